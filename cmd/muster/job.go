@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/muster-dev/muster/launcher"
+	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/remote"
+	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/view"
+)
+
+// varFlag is a flag of its own for each command: urfave/cli keeps values in it.
+func varFlag() cli.Flag {
+	return &cli.StringSliceFlag{Name: "var", Usage: "set a variable of the job file; may be given several times", DefaultText: "NAME=VALUE"}
+}
+
+// readJob reads and evaluates the job file of a command's arguments. Diagnostics are
+// printed here, all of them, and nothing was contacted yet.
+func readJob(c *cli.Context, screen *view.Screen) (config.Source, *config.Job, error) {
+	own, after := split(c.Args().Slice())
+	if len(own) != 1 {
+		return config.Source{}, nil, usage("muster %s takes one job file, not %d: muster %s JOB.hcl [-- WORDS FOR THE COMMAND]", c.Command.Name, len(own), c.Command.Name)
+	}
+	vars := map[string]string{}
+	for _, assignment := range c.StringSlice("var") {
+		name, value, ok := strings.Cut(assignment, "=")
+		if !ok || name == "" {
+			return config.Source{}, nil, usage("-var %q is not of the form NAME=VALUE", assignment)
+		}
+		vars[name] = value
+	}
+	source, diags := config.Read(own[0], vars, after)
+	var job *config.Job
+	if !diags.HasErrors() {
+		more, evaluated := source.Evaluate()
+		job, diags = more, append(diags, evaluated...)
+	}
+	if len(diags) > 0 {
+		if err := config.WriteDiagnostics(os.Stderr, source, diags, screen.Width(), screen.Colour()); err != nil {
+			return source, nil, fmt.Errorf("print diagnostics: %w", err)
+		}
+	}
+	if diags.HasErrors() {
+		return source, nil, exitError(report.ExitJobFile)
+	}
+	return source, job, nil
+}
+
+// connector reaches the hosts of a job.
+func connector(job *config.Job, progress remote.Progress, say func(string)) (launcher.Connector, error) {
+	if job.HostsKind == config.HostsLocal {
+		return func(_ context.Context, target remote.Target) (remote.Host, error) {
+			return remote.NewLocal(target.Name, nil)
+		}, nil
+	}
+	programs, err := carriedPrograms()
+	if err != nil {
+		return nil, err
+	}
+	dialer := &remote.Dialer{Prompter: openPrompter(), Programs: programs, Progress: progress, Notice: say}
+	return dialer.Connect, nil
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/muster-dev/muster/launcher"
+	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/view"
+)
+
+func runCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "run",
+		Usage:     "run a job and stay with it until it ends",
+		ArgsUsage: "JOB.hcl [-- WORDS FOR THE COMMAND]",
+		Description: `Connects to the job's hosts, starts its ranks and shows their output, each line with
+the host and rank that it came from. When a rank fails the others are stopped, and the
+rank that failed first is named with its last lines.
+
+   muster run examples/local.hcl
+   muster run train.hcl -var config=configs/7b.yaml
+   muster run train.hcl --ranks 0,3-5      show the output of these ranks only
+   muster run train.hcl -- --lr 3e-4       words appended to the job's command
+
+Ctrl-C stops the run in good order; a second one kills it; a third leaves at once.`,
+		Flags: []cli.Flag{
+			varFlag(),
+			&cli.StringFlag{Name: "ranks", Usage: "show the output of these ranks only: all, none, or a list such as 0,3-5", DefaultText: "logs.show of the job file"},
+		},
+		Action:       runJob,
+		OnUsageError: onUsageError,
+	}
+}
+
+func runJob(c *cli.Context) error {
+	screen := openScreen()
+	source, job, err := readJob(c, screen)
+	if err != nil {
+		return err
+	}
+	show := job.Logs.Show
+	if c.IsSet("ranks") {
+		if show, err = config.ParseRankSet(c.String("ranks")); err != nil {
+			return usage("--%v", err)
+		}
+	}
+	v := view.NewRun(screen)
+	connect, err := connector(job, v, v.Say)
+	if err != nil {
+		return err
+	}
+	stops, end := listenForSignals()
+	defer end()
+	r := &launcher.Run{Source: source, Job: job, Show: show, Connect: connect, View: v, Stops: stops}
+	status, err := r.Do(context.Background())
+	screen.Status("")
+	if err != nil {
+		return err
+	}
+	if status != 0 {
+		return exitError(status)
+	}
+	return nil
+}

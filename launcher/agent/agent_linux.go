@@ -1,0 +1,417 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/proc"
+	"github.com/muster-dev/muster/launcher/ranklog"
+	"github.com/muster-dev/muster/launcher/version"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// place is where a keeper and its agent keep things and how they start themselves.
+type place struct {
+	stateDir  string
+	socketDir string
+	prefix    []string // words between this program and its subcommand, such as "agent"
+}
+
+// self is the command line that runs a subcommand of this program, also after its
+// file was replaced or removed.
+func (p place) self(words ...string) []string {
+	argv := append([]string{fmt.Sprintf("/proc/%d/exe", os.Getpid())}, p.prefix...)
+	return append(argv, words...)
+}
+
+// agent starts and watches the workers of its host. Its loop owns all state; what
+// runs beside it posts functions to it.
+type agent struct {
+	place
+	leash    *leash
+	reaper   *proc.Reaper
+	words    *words
+	facts    facts.Host
+	identity *rendezvous.Identity
+	inbox    chan func()
+
+	member   *rendezvous.Member // nil before the Join
+	joining  bool
+	name     string
+	lease    time.Duration
+	workdir  string
+	base     map[string]string
+	attempt  int
+	grace    time.Duration
+	workers  map[int]*worker // of the attempt, by rank; those that ended are taken out
+	logs     map[int]*ranklog.Writer
+	hold     *portHold
+	tugged   rendezvous.Instant // when the keeper last got a sign of life
+	failing  string             // why this host ends its workers by itself
+	finished bool
+	follows  context.Context
+	unfollow context.CancelFunc
+}
+
+// run is the agent's life.
+func (a *agent) run() error {
+	a.inbox = make(chan func(), 64)
+	a.workers, a.logs = map[int]*worker{}, map[int]*ranklog.Writer{}
+	a.follows, a.unfollow = context.WithCancel(context.Background())
+	defer a.unfollow()
+	go a.words.listen(func(m *orders.ToAgent, err error) { a.post(func() { a.hear(m, err) }) })
+	go a.listenToKeeper()
+	a.words.say(orders.FromAgent{Hello: &orders.Hello{Version: version.String(), Pin: a.identity.Pin(), Facts: a.facts}})
+	for !a.finished {
+		select {
+		case f := <-a.inbox:
+			f()
+		case m, ok := <-a.orders():
+			if ok {
+				a.obey(m)
+			}
+		case <-time.After(a.pace()):
+		}
+		a.tick(rendezvous.Now())
+	}
+	return a.leave()
+}
+
+func (a *agent) post(f func()) { a.inbox <- f }
+
+func (a *agent) orders() <-chan []byte {
+	if a.member == nil {
+		return nil
+	}
+	return a.member.Messages()
+}
+
+// pace is how long the loop may sleep: short while ranks are being ended or a port
+// waits to be taken.
+func (a *agent) pace() time.Duration {
+	for _, w := range a.workers {
+		if w.ladder != nil {
+			return 10 * time.Millisecond
+		}
+	}
+	if a.hold != nil && len(a.hold.sockets) > 0 {
+		return 100 * time.Millisecond
+	}
+	if a.lease != 0 {
+		return rendezvous.HeartbeatOf(a.lease)
+	}
+	return time.Second
+}
+
+// hear takes in what the launcher says. It matters until the Join; then the
+// coordinator decides, and the launcher may leave.
+func (a *agent) hear(m *orders.ToAgent, err error) {
+	if err != nil {
+		if !a.joining {
+			a.finished = true
+		}
+		return
+	}
+	if m.Join != nil && !a.joining {
+		a.join(m.Join)
+	}
+}
+
+func (a *agent) listenToKeeper() {
+	for {
+		m, _, err := a.leash.receive()
+		if err != nil {
+			a.post(func() { a.fail("its keeper died") })
+			return
+		}
+		a.post(func() { a.heed(m) })
+	}
+}
+
+func (a *agent) heed(m tug) {
+	switch {
+	case m.Ready != nil && m.Ready.Error != "":
+		a.words.say(orders.FromAgent{Error: "coordinator: " + m.Ready.Error})
+		a.finished = true
+	case m.Ready != nil:
+		a.words.say(orders.FromAgent{Coordinator: m.Ready})
+	case m.CoordinatorEnded != "" && a.joining:
+		a.fail("the coordinator " + m.CoordinatorEnded)
+	case m.CoordinatorEnded != "":
+		a.words.say(orders.FromAgent{Error: "the coordinator " + m.CoordinatorEnded})
+		a.finished = true
+	}
+}
+
+// join links to the coordinator at the first address that proves itself and tells
+// it what this host reaches.
+func (a *agent) join(j *orders.Join) {
+	a.joining, a.name, a.lease = true, j.Name, j.Lease
+	_ = a.leash.send(tug{Lease: j.Lease}, nil)
+	go func() {
+		var results []rendezvous.Reach
+		linked := false
+		for r := range rendezvous.Probe(context.Background(), a.identity, j.Coordinator, j.Addrs) {
+			results = append(results, r)
+			snapshot := append([]rendezvous.Reach(nil), results...)
+			complete := len(results) == len(j.Addrs)
+			if !linked && r.Error == "" {
+				linked = true
+				a.post(func() { a.link(j, r.Addr) })
+			}
+			if linked {
+				a.post(func() { a.tell(orders.News{Reached: &orders.Reached{Results: snapshot, Complete: complete}}) })
+			}
+		}
+		if !linked {
+			a.post(func() { a.unreachable(results) })
+		}
+	}()
+}
+
+func (a *agent) link(j *orders.Join, addr string) {
+	member, err := rendezvous.Join(a.identity, j.Coordinator, addr, j.Lease)
+	if err != nil {
+		a.words.say(orders.FromAgent{Error: err.Error()})
+		a.finished = true
+		return
+	}
+	a.member = member
+}
+
+func (a *agent) unreachable(results []rendezvous.Reach) {
+	var tried []string
+	for _, r := range results {
+		tried = append(tried, r.Addr+": "+r.Error)
+	}
+	a.words.say(orders.FromAgent{Error: "cannot reach the head host: " + strings.Join(tried, "; ")})
+	a.finished = true
+}
+
+func (a *agent) tell(n orders.News) {
+	if a.member == nil {
+		return
+	}
+	n.At = rendezvous.Now()
+	a.member.Send(orders.Encode(n))
+}
+
+// obey carries out an order of the coordinator.
+func (a *agent) obey(payload []byte) {
+	var o orders.Order
+	if err := json.Unmarshal(payload, &o); err != nil {
+		a.fail(fmt.Sprintf("the coordinator said %.80q", payload))
+		return
+	}
+	switch {
+	case o.Prepare != nil:
+		go func() {
+			p := a.prepare(o.Prepare)
+			a.post(func() {
+				a.workdir, a.base = p.workdir, p.base
+				a.tell(orders.News{Prepared: &p.news})
+			})
+		}()
+	case o.HoldPort != nil:
+		a.takePort(o.HoldPort)
+	case o.Start != nil:
+		a.start(o.Start)
+	case o.Stop != nil:
+		for _, w := range a.workers {
+			w.stop(a.grace, o.Stop.Kill)
+		}
+	case o.Signal != nil:
+		for _, w := range a.workers {
+			_ = proc.Signal(w.child.ID, unix.SignalNum(o.Signal.Name))
+		}
+	case o.Follow != nil:
+		a.startFollowing(o.Follow)
+	case o.Finish != nil:
+		a.finish()
+	}
+}
+
+func (a *agent) takePort(o *orders.HoldPort) {
+	if a.hold != nil {
+		a.hold.release()
+	}
+	news := &orders.PortHeld{Attempt: o.Attempt}
+	hold, err := holdPort(o.First, o.Last, a.facts.EphemeralPorts)
+	if err != nil {
+		news.Error = err.Error()
+	} else {
+		a.hold, news.Port = hold, hold.port
+	}
+	a.tell(orders.News{PortHeld: news})
+}
+
+func (a *agent) start(o *orders.Start) {
+	a.attempt, a.grace = o.Attempt, o.Grace
+	for _, r := range o.Ranks {
+		w, err := a.startWorker(o, r)
+		if err != nil {
+			ended := &orders.Ended{Attempt: o.Attempt, Rank: r.Rank, Error: err.Error()}
+			if w != nil {
+				ended.Log = w.log.Path()
+			}
+			a.tell(orders.News{Ended: ended})
+			continue
+		}
+		a.workers[r.Rank], a.logs[r.Rank] = w, w.log
+		a.tell(orders.News{Started: &orders.Started{Attempt: o.Attempt, Rank: r.Rank, PID: w.child.ID.PID, Log: w.log.Path()}})
+	}
+}
+
+func (a *agent) startFollowing(o *orders.Follow) {
+	for rank := range o.Ranks {
+		writer := a.logs[rank]
+		if o.Attempt != a.attempt {
+			writer = nil
+		}
+		go func() {
+			if err := a.follow(a.follows, o, rank, writer); err != nil {
+				return // whoever wanted it has left, or asks again
+			}
+		}()
+	}
+}
+
+// fail ends the workers because this host lost what it needs to go on.
+func (a *agent) fail(reason string) {
+	if a.failing != "" {
+		return
+	}
+	a.failing = reason
+	a.tell(orders.News{Failing: &orders.Failing{Reason: reason}})
+	for _, w := range a.workers {
+		w.stop(min(a.grace, a.lease), false)
+	}
+}
+
+// tick looks at what time changes: ranks that are being ended, the lease, the port.
+func (a *agent) tick(now rendezvous.Instant) {
+	if now.Sub(a.tugged) >= beat {
+		a.tugged = now
+		_ = a.leash.send(tug{}, nil) // a keeper that is gone shows as the leash's end
+	}
+	a.climb(now)
+	if a.hold != nil {
+		a.hold.letGoOnceTaken()
+	}
+	a.checkLease(now)
+	for _, w := range a.workers {
+		a.warnOfLog(w)
+	}
+	if a.failing != "" && len(a.workers) == 0 {
+		a.finish()
+	}
+}
+
+func (a *agent) climb(now rendezvous.Instant) {
+	ending := false
+	for _, w := range a.workers {
+		ending = ending || w.ladder != nil
+	}
+	if !ending {
+		return
+	}
+	others := a.ranksOf(proc.All())
+	for rank, w := range a.workers {
+		if w.ladder == nil || !w.climb(now, others[rank]) {
+			continue
+		}
+		a.conclude(w, others[rank])
+	}
+}
+
+func (a *agent) conclude(w *worker, left []proc.Stat) {
+	cut := !w.drained
+	closeAll(w.pipes)
+	w.log.Close()
+	a.warnOfLog(w)
+	_ = a.leash.send(tug{Let: w.log.Path()}, nil)
+	delete(a.workers, w.rank)
+	a.tell(orders.News{Ended: w.outcome(cut, left)})
+}
+
+func (a *agent) warnOfLog(w *worker) {
+	failure, _ := w.log.Failure()
+	if failure == nil || w.warned {
+		return
+	}
+	w.warned = true
+	a.tell(orders.News{Warning: &orders.Warning{Rank: w.rank,
+		Message: fmt.Sprintf("its output cannot be kept any more: %v; the worker goes on", failure)}})
+}
+
+// checkLease ends the workers when the coordinator is not heard: the stop signal at
+// two thirds of the lease, SIGKILL at its end. It counts from when the last answered
+// heartbeat was sent, so that the coordinator, which counts from later, never takes
+// for dead what still lives.
+func (a *agent) checkLease(now rendezvous.Instant) {
+	if a.member == nil {
+		return
+	}
+	silent := now.Sub(a.member.Answered())
+	switch {
+	case silent >= a.lease:
+		for _, w := range a.workers {
+			w.stop(0, true)
+		}
+		a.fail("no answer from the coordinator within the lease")
+	case silent >= a.lease*2/3 && a.failing == "":
+		a.grace = min(a.grace, a.lease/3)
+		a.fail(fmt.Sprintf("no answer from the coordinator for %v", silent.Round(time.Second)))
+	case a.failing == "" && a.member.Gone() != nil:
+		a.fail("the coordinator is gone: " + a.member.Gone().Error())
+	}
+}
+
+// finish ends what is left on this host: daemons that setup has started, say.
+func (a *agent) finish() {
+	if a.finished {
+		return
+	}
+	a.finished = true
+	var left []string
+	for _, s := range endBelow() {
+		left = append(left, fmt.Sprintf("%s (pid %d, state %c)", s.Command, s.PID, s.State))
+	}
+	if a.hold != nil {
+		a.hold.release()
+	}
+	a.tell(orders.News{Finished: &orders.Finished{Left: left}})
+}
+
+// politeWait is how long what setup has started may take to end after SIGTERM.
+const politeWait = 2 * time.Second
+
+func endBelow() []proc.Stat {
+	for _, s := range proc.Below(os.Getpid(), proc.All()) {
+		_ = proc.Signal(s.ID, unix.SIGTERM)
+	}
+	deadline := time.Now().Add(politeWait)
+	for len(proc.Below(os.Getpid(), proc.All())) > 0 && time.Now().Before(deadline) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	return proc.KillBelow(killWait, nil)
+}
+
+// leave says goodbye: to the coordinator once it has taken in everything, then to
+// the keeper.
+func (a *agent) leave() error {
+	if a.member != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), min(5*time.Second, a.lease))
+		defer cancel()
+		a.member.Leave(ctx)
+	}
+	return a.leash.send(tug{Done: true}, nil)
+}

@@ -1,0 +1,52 @@
+package agent
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// sessionVariables belong to the login or the shell that started the agent, not to
+// the host, and would mislead a worker. MUSTER_, torchrun's own and MASTER_ names
+// are the plan's alone: one that is left over from an outer run must not shine through.
+var sessionVariables = []string{
+	"_", "SHLVL", "OLDPWD", "PWD",
+	"SSH_*", "XDG_SESSION_*", "XDG_VTNR", "XDG_SEAT",
+	"DBUS_SESSION_BUS_ADDRESS", "NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES",
+	"INVOCATION_ID", "JOURNAL_STREAM", "MAIL", "MOTD_SHOWN",
+	"MUSTER_*", "TORCHELASTIC_*", "PET_*", "MASTER_ADDR", "MASTER_PORT",
+	"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
+	"ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME",
+}
+
+func isSessionVariable(name string) bool {
+	return slices.ContainsFunc(sessionVariables, func(pattern string) bool {
+		prefix, isPrefix := strings.CutSuffix(pattern, "*")
+		return name == pattern || isPrefix && strings.HasPrefix(name, prefix)
+	})
+}
+
+// hostEnviron is the environment of the host as workers and setup get it.
+func hostEnviron(environ []string) map[string]string {
+	env := map[string]string{}
+	for _, entry := range environ {
+		if name, value, ok := strings.Cut(entry, "="); ok && !isSessionVariable(name) {
+			env[name] = value
+		}
+	}
+	return env
+}
+
+// layered puts layers over each other, lowest first, and returns what exec wants,
+// sorted.
+func layered(layers ...map[string]string) []string {
+	merged := map[string]string{}
+	for _, layer := range layers {
+		maps.Copy(merged, layer)
+	}
+	environ := make([]string, 0, len(merged))
+	for _, name := range slices.Sorted(maps.Keys(merged)) {
+		environ = append(environ, name+"="+merged[name])
+	}
+	return environ
+}

@@ -1,0 +1,61 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/ranklog"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+const pushSize = 32 << 10
+
+// follow pushes a rank's output from the start of its file to its end. It reads the
+// file at the pace of who reads the pushes; the worker does not notice. writer is nil
+// for a log that has ended.
+func (a *agent) follow(ctx context.Context, order *orders.Follow, rank int, writer *ranklog.Writer) error {
+	pusher, err := a.member.Push(ctx, order.Subscription)
+	if err != nil {
+		return err
+	}
+	reader, err := ranklog.Open(ranklog.Path(a.stateDir, order.Attempt, rank), order.Ranks[rank])
+	if err != nil { // there is no output, and whoever waits for it has to know
+		return errors.Join(err, pusher.Send(&rendezvous.Chunk{Source: fmt.Sprint(rank), End: true}), pusher.Close())
+	}
+	defer reader.Close()
+	source := fmt.Sprint(rank)
+	for {
+		changed, ended := state(writer)
+		segment, err := reader.Next(pushSize, ended)
+		switch {
+		case err == nil:
+			chunk := &rendezvous.Chunk{Source: source, Lane: uint32(segment.Lane), Offset: uint64(segment.Offset), Data: segment.Data}
+			if err := pusher.Send(chunk); err != nil {
+				return err
+			}
+		case !errors.Is(err, io.EOF):
+			return err
+		case ended:
+			if err := pusher.Send(&rendezvous.Chunk{Source: source, End: true}); err != nil {
+				return err
+			}
+			return pusher.Close()
+		default:
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+func state(writer *ranklog.Writer) (changed <-chan struct{}, ended bool) {
+	if writer == nil {
+		return nil, true
+	}
+	return writer.Changed()
+}

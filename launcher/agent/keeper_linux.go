@@ -1,0 +1,280 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/proc"
+	"github.com/muster-dev/muster/launcher/ranklog"
+	"github.com/muster-dev/muster/launcher/rundir"
+)
+
+// beat is how often keeper and agent look after each other.
+const beat = time.Second
+
+// firstLease is how long an agent may be silent before it was told the run's lease.
+const firstLease = 30 * time.Second
+
+// keeper owns the processes of a run on this host. It starts the agent and, on the
+// head host, the coordinator; workers are the agent's children until it dies.
+type keeper struct {
+	place
+	run     string
+	leash   *leash
+	reaper  *proc.Reaper
+	tugs    chan pulled
+	pipes   map[string][]heldPipe // of logs that are not complete, by path
+	lease   time.Duration
+	silent  int  // beats since the agent was heard
+	deaf    bool // the agent's end of the leash is closed
+	done    bool // the agent has said that nothing is left
+	agent   *proc.Child
+	coord   *proc.Child
+	coordUp *os.File // line to the coordinator
+}
+
+type heldPipe struct {
+	lane ranklog.Lane
+	file *os.File
+}
+
+type pulled struct {
+	tug  tug
+	file *os.File
+	err  error
+}
+
+// keeperMain is what muster starts on a host.
+func keeperMain(prefix, args []string) error {
+	flags := flag.NewFlagSet("keeper", flag.ContinueOnError)
+	run := flags.String("run", "", "id of the run")
+	coordinator := flags.String("coordinator", "", "muster program to start as coordinator; none: not here")
+	first := flags.String("first-port", "0", "for the coordinator")
+	last := flags.String("last-port", "0", "for the coordinator")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	k, err := newKeeper(prefix, *run, *coordinator, "-first-port", *first, "-last-port", *last)
+	if err != nil {
+		// The launcher reads this where it expects the agent's first words.
+		_, _ = os.Stdout.Write(append(orders.Encode(orders.FromAgent{Error: err.Error()}), '\n'))
+		return err
+	}
+	defer os.RemoveAll(k.socketDir)
+	return k.keep()
+}
+
+func newKeeper(prefix []string, run, coordinator string, coordinatorArgs ...string) (*keeper, error) {
+	// Started by a shell's exec this process may lead its session already.
+	if _, err := unix.Setsid(); err != nil && !errors.Is(err, unix.EPERM) {
+		return nil, fmt.Errorf("leave the session: %w", err)
+	}
+	reaper, err := proc.NewReaper()
+	if err != nil {
+		return nil, err
+	}
+	k := &keeper{run: run, reaper: reaper, lease: firstLease, tugs: make(chan pulled), pipes: map[string][]heldPipe{}}
+	k.prefix = prefix
+	if k.stateDir, err = rundir.MakeState(run, facts.Gather("").ID); err != nil {
+		return nil, err
+	}
+	if k.socketDir, err = rundir.MakeSockets(); err != nil {
+		return nil, err
+	}
+	if err := k.start(coordinator, coordinatorArgs); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// start starts the children and gives the standard streams away to the agent.
+func (k *keeper) start(coordinator string, coordinatorArgs []string) error {
+	log, err := os.OpenFile(filepath.Join(k.stateDir, "agent.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("open agent's log: %w", err)
+	}
+	defer log.Close()
+	var agentEnd *os.File
+	if k.leash, agentEnd, err = newLeash(); err != nil {
+		return err
+	}
+	defer agentEnd.Close()
+	argv := k.self("worker", "-state", k.stateDir, "-sockets", k.socketDir)
+	k.agent, err = k.reaper.Start(proc.Spec{
+		Path: argv[0], Argv: append([]string{"muster-agent"}, argv[1:]...), Env: os.Environ(), Dir: "/",
+		Files: []*os.File{nil, log, log, agentEnd, os.Stdin, os.Stdout},
+		Group: true,
+	})
+	if err != nil {
+		return err
+	}
+	if coordinator != "" {
+		if err := k.startCoordinator(coordinator, coordinatorArgs, log); err != nil {
+			return err
+		}
+	}
+	return closeStandardStreams()
+}
+
+func (k *keeper) startCoordinator(program string, args []string, log *os.File) error {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("make line to coordinator: %w", err)
+	}
+	k.coordUp = os.NewFile(uintptr(fds[0]), "coordinator")
+	end := os.NewFile(uintptr(fds[1]), "coordinator")
+	defer end.Close()
+	k.coord, err = k.reaper.Start(proc.Spec{
+		Path: program, Env: os.Environ(), Dir: "/", Group: true,
+		Argv: append([]string{"muster", "coordinator", "-run", k.run, "-state", k.stateDir,
+			"-control", filepath.Join(k.socketDir, "control.sock")}, args...),
+		Files: []*os.File{nil, log, log, end},
+	})
+	return err
+}
+
+// closeStandardStreams puts /dev/null where they were: whoever started this process
+// sees them close when the agent closes its copies.
+func closeStandardStreams() error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	for fd := range 3 {
+		if err := unix.Dup3(int(null.Fd()), fd, 0); err != nil {
+			return fmt.Errorf("close standard streams: %w", err)
+		}
+	}
+	return nil
+}
+
+// keep is the keeper's life: it ends when its children have ended.
+func (k *keeper) keep() error {
+	go k.pull()
+	coordEnded := k.watchCoordinator()
+	ticker := time.NewTicker(beat)
+	defer ticker.Stop()
+	for {
+		select {
+		case p := <-k.tugs:
+			k.take(p)
+		case <-k.agent.Done:
+			return k.afterAgent(coordEnded)
+		case how := <-coordEnded:
+			_ = k.leash.send(tug{CoordinatorEnded: how}, nil)
+			coordEnded = nil
+		case <-ticker.C:
+			// Counted in own beats, so that a machine that slept does not take its sleep
+			// for the agent's silence.
+			if k.silent++; time.Duration(k.silent)*beat > k.lease {
+				_ = proc.Signal(k.agent.ID, unix.SIGKILL)
+			}
+		}
+	}
+}
+
+// pull reads the leash until the agent is gone.
+func (k *keeper) pull() {
+	for {
+		m, file, err := k.leash.receive()
+		k.tugs <- pulled{m, file, err}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (k *keeper) take(p pulled) {
+	k.silent = 0
+	switch m := p.tug; {
+	case p.err != nil:
+		k.deaf = true
+	case m.Hold != nil && p.file != nil:
+		k.pipes[m.Hold.Path] = append(k.pipes[m.Hold.Path], heldPipe{m.Hold.Lane, p.file})
+	case m.Let != "":
+		for _, pipe := range k.pipes[m.Let] {
+			pipe.file.Close()
+		}
+		delete(k.pipes, m.Let)
+	case m.Lease != 0:
+		k.lease = m.Lease
+	case m.Done:
+		k.done = true
+	}
+}
+
+// watchCoordinator passes the coordinator's first word to the agent and tells how it
+// ended; on other hosts it waits for nothing.
+func (k *keeper) watchCoordinator() chan string {
+	if k.coord == nil {
+		return nil
+	}
+	go func() {
+		var ready orders.Ready
+		if json.NewDecoder(k.coordUp).Decode(&ready) == nil {
+			_ = k.leash.send(tug{Ready: &ready}, nil)
+		}
+	}()
+	ended := make(chan string, 1)
+	go func() {
+		<-k.coord.Done
+		ended <- "ended: " + k.coord.Exit().String()
+	}()
+	return ended
+}
+
+// afterAgent ends whatever the agent has left, saves the output that was still in the
+// pipes, and waits for the coordinator, which ends by itself once it has told the end.
+func (k *keeper) afterAgent(coordEnded chan string) error {
+	for !k.deaf { // what the agent had still said
+		k.take(<-k.tugs)
+	}
+	var err error
+	if !k.done {
+		err = fmt.Errorf("the agent died: %s", k.agent.Exit())
+		left := proc.KillBelow(killWait, func(s proc.Stat) bool { return k.coord != nil && s.ID == k.coord.ID })
+		for _, s := range left {
+			err = fmt.Errorf("%w; %s (pid %d, state %c) cannot be ended", err, s.Command, s.PID, s.State)
+		}
+		k.saveOutput()
+	}
+	if coordEnded != nil {
+		_, _ = k.coordUp.Write([]byte{'.'}) // one without a run has nothing more to wait for
+		<-coordEnded
+	}
+	return err
+}
+
+// saveOutput moves what is left in the pipes into the logs.
+func (k *keeper) saveOutput() {
+	var all sync.WaitGroup
+	for path, pipes := range k.pipes {
+		log, err := ranklog.Resume(path)
+		if err != nil {
+			continue // the folder is gone; there is nowhere to put it
+		}
+		var pumps sync.WaitGroup
+		for _, pipe := range pipes {
+			pumps.Go(func() { _ = log.Pump(pipe.file, pipe.lane) })
+			time.AfterFunc(openAfterDeath, func() { pipe.file.Close() })
+		}
+		all.Go(func() { pumps.Wait(); log.Close() })
+	}
+	all.Wait()
+}
+
+func dialUnix(path string) (*net.UnixConn, error) {
+	return net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+}

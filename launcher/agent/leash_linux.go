@@ -1,0 +1,136 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/ranklog"
+)
+
+// leash is what keeper and agent hold the two ends of: a socket pair that carries
+// small messages, copies of pipes, heartbeats, and the news of the other's death
+// (it reads as the end).
+type leash struct {
+	file *os.File
+}
+
+// tug is a message on the leash. One field is set, or none in a heartbeat.
+type tug struct {
+	// From the agent.
+	Lease time.Duration `json:"lease,omitempty"` // how long the agent may be silent
+	Hold  *held         `json:"hold,omitempty"`  // a pipe's read end comes with it
+	Let   string        `json:"let,omitempty"`   // the log at this path is complete
+	Done  bool          `json:"done,omitempty"`  // nothing is left; the agent ends now
+	// From the keeper.
+	Ready            *orders.Ready `json:"ready,omitempty"`             // the coordinator is up
+	CoordinatorEnded string        `json:"coordinator_ended,omitempty"` // how
+}
+
+// held says which log a pipe belongs to.
+type held struct {
+	Path string       `json:"path"`
+	Lane ranklog.Lane `json:"lane"`
+}
+
+const maxTug = 64 << 10
+
+// newLeash returns both ends. The second is meant for a child.
+func newLeash() (*leash, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make leash: %w", err)
+	}
+	own, err := leashFrom(fds[0])
+	return own, os.NewFile(uintptr(fds[1]), "leash"), err
+}
+
+func leashFrom(fd int) (*leash, error) {
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, fmt.Errorf("leash: %w", err)
+	}
+	unix.CloseOnExec(fd)
+	return &leash{file: os.NewFile(uintptr(fd), "leash")}, nil
+}
+
+// send sends a message, and a copy of a file with it. It is in the other's queue
+// when send returns, whatever becomes of this process.
+func (l *leash) send(m tug, file *os.File) error {
+	var rights []byte
+	raw, err := l.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if file != nil {
+		fd, err := descriptor(file)
+		if err != nil {
+			return err
+		}
+		rights = unix.UnixRights(fd)
+	}
+	text := orders.Encode(m)
+	var sendErr error
+	err = raw.Write(func(fd uintptr) bool {
+		sendErr = unix.Sendmsg(int(fd), text, rights, nil, unix.MSG_NOSIGNAL)
+		return !errors.Is(sendErr, unix.EAGAIN)
+	})
+	return errors.Join(err, sendErr)
+}
+
+// descriptor returns a file's descriptor and leaves its mode as it is (File.Fd
+// would make it block). The file must stay open while it is used.
+func descriptor(file *os.File) (int, error) {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	n := -1
+	err = raw.Control(func(fd uintptr) { n = int(fd) })
+	return n, err
+}
+
+// receive waits for the next message. It returns io.EOF when the other end is gone.
+func (l *leash) receive() (tug, *os.File, error) {
+	raw, err := l.file.SyscallConn()
+	if err != nil {
+		return tug{}, nil, err
+	}
+	text, control := make([]byte, maxTug), make([]byte, unix.CmsgSpace(4))
+	var n, nc int
+	var readErr error
+	err = raw.Read(func(fd uintptr) bool {
+		n, nc, _, _, readErr = unix.Recvmsg(int(fd), text, control, unix.MSG_CMSG_CLOEXEC)
+		return !errors.Is(readErr, unix.EAGAIN)
+	})
+	if err := errors.Join(err, readErr); err != nil {
+		return tug{}, nil, err
+	}
+	if n == 0 {
+		return tug{}, nil, io.EOF
+	}
+	var m tug
+	if err := json.Unmarshal(text[:n], &m); err != nil {
+		return tug{}, nil, fmt.Errorf("leash: %w", err)
+	}
+	return m, fileIn(control[:nc]), nil
+}
+
+func fileIn(control []byte) *os.File {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil || len(messages) == 0 {
+		return nil
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) == 0 {
+		return nil
+	}
+	return os.NewFile(uintptr(fds[0]), "pipe")
+}
+
+func (l *leash) close() { l.file.Close() }

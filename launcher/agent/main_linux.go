@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/proc"
+	"github.com/muster-dev/muster/launcher/version"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// Main runs a subcommand of muster-agent and returns the exit status. prefix are the
+// words that stand before the subcommand on this program's own command line: none in
+// muster-agent, "agent" in muster. Users do not type these commands.
+func Main(prefix, args []string) int {
+	lean()
+	if len(args) == 0 {
+		fmt.Fprintln(os.Stderr, "muster-agent is started by muster; see muster --help")
+		return 64
+	}
+	run, ok := map[string]func(prefix, args []string) error{
+		"keeper":  keeperMain,
+		"worker":  agentMain,
+		"facts":   factsMain,
+		"env":     func(_, args []string) error { return writeEnviron(args[0]) },
+		"proxy":   proxyMain,
+		"version": func(_, _ []string) error { fmt.Println(version.String()); return nil },
+	}[args[0]]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "muster-agent: no command %q\n", args[0])
+		return 64
+	}
+	if err := run(prefix, args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "muster-agent "+args[0]+":", err)
+		return 1
+	}
+	return 0
+}
+
+// lean keeps this process small and out of the workers' way. Both are set here and
+// not by variables, which workers would inherit.
+func lean() {
+	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
+	debug.SetGCPercent(50)
+	// A launcher or a terminal that has gone must not take this process along. Signals
+	// are taken and thrown away, not ignored: workers would inherit that.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGPIPE)
+}
+
+// Descriptors that the keeper hands to its children.
+const (
+	fdLeash  = 3 // agent: the leash; coordinator: its line to the keeper
+	fdHear   = 4 // agent: what the launcher says
+	fdSay    = 5 // agent: what the launcher hears
+	lastFD   = fdSay
+	logNames = "agent.log"
+)
+
+// agentMain is the agent: the child of a keeper.
+func agentMain(prefix, args []string) error {
+	flags := flag.NewFlagSet("worker", flag.ContinueOnError)
+	stateDir := flags.String("state", "", "folder of what lasts")
+	socketDir := flags.String("sockets", "", "folder of sockets")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	leash, err := leashFrom(fdLeash)
+	if err != nil {
+		return err
+	}
+	for _, fd := range []int{fdHear, fdSay} {
+		unix.CloseOnExec(fd)
+	}
+	reaper, err := proc.NewReaper()
+	if err != nil {
+		return err
+	}
+	identity, err := rendezvous.NewIdentity()
+	if err != nil {
+		return err
+	}
+	a := &agent{
+		place:    place{stateDir: *stateDir, socketDir: *socketDir, prefix: prefix},
+		leash:    leash,
+		reaper:   reaper,
+		words:    &words{in: os.NewFile(fdHear, "launcher"), out: os.NewFile(fdSay, "launcher")},
+		facts:    facts.Gather(""),
+		identity: identity,
+	}
+	return a.run()
+}
+
+// factsMain prints the facts of this host, for commands that only look.
+func factsMain(_, _ []string) error {
+	_, err := os.Stdout.Write(append(orders.Encode(orders.FromAgent{
+		Hello: &orders.Hello{Version: version.String(), Facts: facts.Gather("")},
+	}), '\n'))
+	return err
+}
+
+// proxyMain joins the standard streams to a unix socket, where the SSH server does not
+// forward sockets.
+func proxyMain(_, args []string) error {
+	conn, err := dialUnix(args[0])
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	go func() {
+		_, _ = io.Copy(conn, os.Stdin)
+		_ = conn.CloseWrite()
+	}()
+	_, err = io.Copy(os.Stdout, conn)
+	if errors.Is(err, unix.EPIPE) {
+		return nil
+	}
+	return err
+}

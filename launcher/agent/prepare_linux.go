@@ -1,0 +1,123 @@
+package agent
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/proc"
+)
+
+// prepared is a host that is ready to start workers.
+type prepared struct {
+	workdir string
+	base    map[string]string // the environment that workers start from
+	news    orders.Prepared
+}
+
+// prepare looks up the work folder, runs setup and finds the command. It runs beside
+// the agent's loop and touches none of its state.
+func (a *agent) prepare(order *orders.Prepare) prepared {
+	p := prepared{base: hostEnviron(os.Environ())}
+	var err error
+	if p.workdir, err = findWorkdir(order.Workdir, a.facts.Home); err != nil {
+		p.news.Error = err.Error()
+		return p
+	}
+	if order.Setup != "" {
+		if p.base, p.news = a.runSetup(order.Setup, p.workdir, p.base); p.news.Error != "" {
+			return p
+		}
+	}
+	if _, err := lookPath(order.Program, layered(p.base), p.workdir); err != nil {
+		p.news.Error = fmt.Sprintf("command: %v", err)
+	}
+	return p
+}
+
+func findWorkdir(workdir, home string) (string, error) {
+	switch {
+	case workdir == "" || workdir == "~":
+		workdir = home
+	case strings.HasPrefix(workdir, "~/"):
+		workdir = filepath.Join(home, workdir[2:])
+	case !filepath.IsAbs(workdir):
+		workdir = filepath.Join(home, workdir)
+	}
+	info, err := os.Stat(workdir)
+	if err != nil {
+		return "", fmt.Errorf("workdir: %w", err)
+	}
+	if !info.IsDir() {
+		return "", fmt.Errorf("workdir: %s is not a folder", workdir)
+	}
+	return workdir, nil
+}
+
+// setupWrapper runs the user's text as a script of its own, so that its options, its
+// exit and its heredocs cannot reach into ours, and then has this program write down
+// the environment. The trap does so also where the script ends with exit.
+const setupWrapper = `
+muster_script=$1; shift; muster_dump=("$@"); set --
+trap 'muster_status=$?; trap - EXIT; [ $muster_status = 0 ] && exec "${muster_dump[@]}"; exit $muster_status' EXIT
+. "$muster_script"
+`
+
+// runSetup runs setup in bash and returns the environment that it leaves behind.
+func (a *agent) runSetup(text, workdir string, base map[string]string) (map[string]string, orders.Prepared) {
+	fail := func(format string, args ...any) (map[string]string, orders.Prepared) {
+		return nil, orders.Prepared{Error: "setup: " + fmt.Sprintf(format, args...)}
+	}
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		return fail("this host has no bash: %v", err)
+	}
+	script := filepath.Join(a.stateDir, "setup.sh")
+	if err := os.WriteFile(script, []byte(text+"\n"), 0o600); err != nil {
+		return fail("%v", err)
+	}
+	logPath := filepath.Join(a.stateDir, "setup.log")
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
+	if err != nil {
+		return fail("%v", err)
+	}
+	defer log.Close()
+	dump := filepath.Join(a.socketDir, "setup.env") // its values may be secret: never in a shared home
+	argv := append([]string{"bash", "-c", setupWrapper, "setup", script}, a.self("env", dump)...)
+	child, err := a.reaper.Start(proc.Spec{
+		Path: bash, Argv: argv, Dir: workdir, Group: true, DieWithParent: true,
+		Env:   layered(base, map[string]string{"PWD": workdir}),
+		Files: []*os.File{nil, log, log},
+	})
+	if err != nil {
+		return fail("%v", err)
+	}
+	<-child.Done
+	result := orders.Prepared{Code: child.Exit().Code, Output: endOf(logPath), Log: logPath}
+	if exit := child.Exit(); exit != (proc.Exit{}) {
+		result.Error = fmt.Sprintf("setup ended with %s", exit)
+		return nil, result
+	}
+	environ, err := os.ReadFile(dump)
+	if err != nil {
+		result.Error = "setup left no environment: does it replace bash's EXIT trap?"
+		return nil, result
+	}
+	_ = os.Remove(dump)
+	return hostEnviron(strings.Split(string(bytes.TrimSuffix(environ, []byte{0})), "\x00")), result
+}
+
+func endOf(path string) []byte {
+	text, _ := os.ReadFile(path)
+	return text[max(0, len(text)-tailSize):]
+}
+
+// writeEnviron is the command "env PATH": it writes this process's environment,
+// entries ended by zero bytes.
+func writeEnviron(path string) error {
+	return os.WriteFile(path, []byte(strings.Join(os.Environ(), "\x00")+"\x00"), 0o600)
+}

@@ -1,0 +1,42 @@
+package config
+
+import "strings"
+
+// owned are the variables that the plan sets for each rank, with what to write
+// instead of setting them.
+var owned = map[string]string{
+	"RANK":                    "it is the rank's own number. Its place follows from the order of hosts; other variables can use rank.global.",
+	"LOCAL_RANK":              "it is the rank's number on its host. Other variables can use rank.local.",
+	"WORLD_SIZE":              "it is the number of ranks: set ranks { per_host = ... }.",
+	"LOCAL_WORLD_SIZE":        "it is the number of ranks on the host: set ranks { per_host = ... }.",
+	"GROUP_RANK":              "it is the host's number, which follows from the order of hosts.",
+	"GROUP_WORLD_SIZE":        "it is the number of hosts.",
+	"ROLE_RANK":               "it is the rank's own number; muster has one role.",
+	"ROLE_WORLD_SIZE":         "it is the number of ranks; muster has one role.",
+	"ROLE_NAME":               "muster has one role.",
+	"MASTER_ADDR":             "it is an address of the first host that every host was seen to reach. Change the order of hosts to choose another.",
+	"MASTER_PORT":             "it is a new free port for each attempt. Set ports = \"20000-29999\" to say where it may lie.",
+	"CUDA_VISIBLE_DEVICES":    "the plan gives each rank its GPUs. Set ranks { per_host = ... }; a CUDA_VISIBLE_DEVICES found on a host is respected.",
+	"CUDA_DEVICE_ORDER":       "it is always PCI_BUS_ID, so that GPU numbers are those of nvidia-smi. Leave it out.",
+	"CUDA_MPS_PIPE_DIRECTORY": "muster makes this folder for each run.",
+	"CUDA_MPS_LOG_DIRECTORY":  "muster makes this folder for each run.",
+}
+
+// ownedPrefixes are families of such variables.
+var ownedPrefixes = map[string]string{
+	"TORCHELASTIC_": "muster tells workers of the run and the attempt with these.",
+	"MUSTER_":       "names with MUSTER_ are muster's own. Choose another name.",
+}
+
+// ownedBy is why a variable cannot be set in env, "" where it can.
+func ownedBy(name string) string {
+	if reason := owned[name]; reason != "" {
+		return reason
+	}
+	for prefix, reason := range ownedPrefixes {
+		if strings.HasPrefix(name, prefix) {
+			return reason
+		}
+	}
+	return ""
+}

@@ -1,0 +1,8 @@
+job "local" {
+  command = ["x"]
+  hosts "local" {
+    names = ["a"]             # want: Unsupported argument
+    host "a" {                # want: Unsupported block type
+    }
+  }
+}

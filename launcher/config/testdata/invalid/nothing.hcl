@@ -1,0 +1,2 @@
+ # want: Missing block
+variable "x" { default = 1 }

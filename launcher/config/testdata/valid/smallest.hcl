@@ -1,0 +1,4 @@
+job "one" {
+  command = ["true"]
+  hosts "local" {}
+}

@@ -1,0 +1,8 @@
+﻿job "windows" {
+  command = ["x"]
+  hosts "local" {}
+  setup = <<EOT
+line one
+line two
+EOT
+}

@@ -1,0 +1,110 @@
+package launcher
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/muster-dev/muster/launcher/coordinator"
+	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
+	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/remote"
+)
+
+// control is the launcher's end of a coordinator's control socket.
+type control struct {
+	conn   *grpc.ClientConn
+	client pb.ControlClient
+}
+
+// dialControl opens the control socket of a host, over the connection that stands. The
+// socket's owner has authenticated both ends, so nothing is encrypted again.
+func dialControl(ctx context.Context, host remote.Host, path string) (*control, error) {
+	raw, err := host.DialUnix(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("open the control socket on %s: %w", host.Name(), err)
+	}
+	var once sync.Once
+	conn, err := grpc.NewClient("passthrough:///control",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithNoProxy(),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			var conn net.Conn
+			once.Do(func() { conn = raw })
+			if conn == nil {
+				return nil, errors.New("the connection to the control socket is gone")
+			}
+			return conn, nil
+		}),
+	)
+	if err != nil {
+		raw.Close()
+		return nil, fmt.Errorf("open the control socket on %s: %w", host.Name(), err)
+	}
+	return &control{conn: conn, client: pb.NewControlClient(conn)}, nil
+}
+
+func (c *control) close() { c.conn.Close() }
+
+func (c *control) submit(ctx context.Context, s coordinator.Submission) error {
+	_, err := c.client.Submit(ctx, &pb.SubmitRequest{Submission: orders.Encode(s)})
+	if err != nil {
+		return errors.New(status.Convert(err).Message())
+	}
+	return nil
+}
+
+// watch hands every event to handle until the run is over. It returns io.EOF then.
+func (c *control) watch(ctx context.Context, handle func(event.Event)) error {
+	stream, err := c.client.Watch(ctx, &pb.WatchRequest{From: 1})
+	for err == nil {
+		var m *pb.WatchEvent
+		if m, err = stream.Recv(); err != nil {
+			break
+		}
+		var e event.Event
+		if err = json.Unmarshal(m.Event, &e); err == nil {
+			handle(e)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return io.EOF
+	}
+	return fmt.Errorf("watch the run: %w", err)
+}
+
+// logs hands the output of ranks to handle until all have ended.
+func (c *control) logs(ctx context.Context, ranks []int, handle func(*pb.LogChunk)) error {
+	request := &pb.LogsRequest{}
+	for _, rank := range ranks {
+		request.Ranks = append(request.Ranks, int32(rank))
+	}
+	stream, err := c.client.Logs(ctx, request)
+	for err == nil {
+		var chunk *pb.LogChunk
+		if chunk, err = stream.Recv(); err == nil {
+			handle(chunk)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return fmt.Errorf("read output: %w", err)
+}
+
+func (c *control) stop(ctx context.Context, kill bool, exit int, reason string) error {
+	_, err := c.client.Stop(ctx, &pb.StopRequest{Kill: kill, Exit: int32(exit), Reason: reason})
+	if err != nil {
+		return fmt.Errorf("stop the run: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,405 @@
+package coordinator
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// phase is where the run stands. It only goes forward.
+type phase int
+
+const (
+	gathering phase = iota // hosts join and get ready; the launcher may still leave and take all with it
+	running                // committed: workers are started or run
+	stopping               // workers are being ended
+	wrapping               // all workers have ended; whoever reads output is let finish
+	finishing              // hosts end
+	over
+)
+
+// settings are what the job file says about how to run.
+type settings struct {
+	run       string
+	lease     time.Duration
+	signal    string
+	grace     time.Duration
+	firstPort int
+	lastPort  int
+}
+
+// brain is the state of a run. Its methods take what happened, with the time on the
+// coordinator's boot clock, and return what is to be done.
+type brain struct {
+	settings
+	plan  *plan.Plan
+	phase phase
+
+	hosts   []*hostState
+	ranks   []*rankState
+	attempt int
+	master  int // index of the plan's candidates that every host reached; -1: not known yet
+	port    int
+
+	stop     *stopRequest // by the user
+	refusals []refusal
+	lost     *report.Cause // a host's loss that ends the run
+	lostAt   rendezvous.Instant
+	warnings []string
+	left     []string
+
+	actions []action
+}
+
+type hostState struct {
+	name     string
+	linked   bool
+	asked    bool // to prepare
+	reach    map[string]rendezvous.Reach
+	complete bool // every address was tried
+	prepared bool
+	dropped  string             // why its connection ended; empty while it stands
+	since    rendezvous.Instant // when it was dropped
+	gone     bool               // given up
+	failing  string
+	finished bool
+}
+
+type rankState struct {
+	host    int
+	started bool
+	log     string
+	ended   *orders.Ended
+	lost    bool // its host is given up
+	at      rendezvous.Instant
+}
+
+type stopRequest struct {
+	exit   int
+	reason string
+	kill   bool
+}
+
+type refusal struct {
+	host    string
+	message string
+	code    int // exit status that it asks for
+	output  []byte
+	log     string
+}
+
+// action is something that the loop is to do. One field is set.
+type action struct {
+	send  *send
+	event *event.Event
+	// began tells the loop that an attempt's workers are being started, so that it asks
+	// for their output.
+	began bool
+	// wrap asks the loop to wait for who reads output, then to say flushed.
+	wrap bool
+	// end ends the coordinator.
+	end *report.Report
+}
+
+type send struct {
+	host  int
+	order orders.Order
+}
+
+func newBrain(s settings, p *plan.Plan) *brain {
+	b := &brain{settings: s, plan: p, master: -1}
+	for _, h := range p.Hosts {
+		b.hosts = append(b.hosts, &hostState{name: h.Name, reach: map[string]rendezvous.Reach{}})
+	}
+	for _, r := range p.Ranks {
+		b.ranks = append(b.ranks, &rankState{host: r.Host})
+	}
+	return b
+}
+
+// take hands over the actions that have come together.
+func (b *brain) take() []action {
+	actions := b.actions
+	b.actions = nil
+	return actions
+}
+
+func (b *brain) send(host int, o orders.Order) {
+	b.actions = append(b.actions, action{send: &send{host, o}})
+}
+
+func (b *brain) sendAll(o orders.Order) {
+	for i, h := range b.hosts {
+		if h.linked && !h.gone {
+			b.send(i, o)
+		}
+	}
+}
+
+func (b *brain) say(e event.Event) {
+	e.Attempt = b.attempt
+	b.actions = append(b.actions, action{event: &e})
+}
+
+func (b *brain) warn(host, format string, args ...any) {
+	message := fmt.Sprintf(format, args...)
+	if host != "" {
+		message = host + ": " + message
+	}
+	b.warnings = append(b.warnings, message)
+	b.say(event.Event{Kind: event.Warning, Host: host, Message: message})
+}
+
+// joined: the link to a host stands, for the first time or again.
+func (b *brain) joined(host int) {
+	h := b.hosts[host]
+	first := !h.linked
+	h.linked, h.dropped = true, ""
+	if b.phase >= finishing { // too late to take part
+		b.send(host, orders.Order{Finish: &orders.Finish{}})
+	}
+	if !first || b.phase != gathering {
+		return
+	}
+	b.say(event.Event{Kind: event.Linked, Host: h.name, Message: h.name + " has joined"})
+	if host == 0 {
+		b.send(0, orders.Order{HoldPort: &orders.HoldPort{Attempt: b.attempt, First: b.firstPort, Last: b.lastPort}})
+	}
+	b.send(host, orders.Order{Prepare: b.prepareFor(host)})
+}
+
+func (b *brain) prepareFor(host int) *orders.Prepare {
+	workdir, setup := b.plan.HostScript(host)
+	return &orders.Prepare{Workdir: workdir, Setup: setup, Program: b.plan.Command[0]}
+}
+
+// news: an agent said something; at is when, on the own clock.
+func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
+	h := b.hosts[host]
+	switch {
+	case n.Reached != nil:
+		b.reached(h, n.Reached)
+	case n.Prepared != nil:
+		b.prepared(h, n.Prepared)
+	case n.PortHeld != nil:
+		b.portHeld(h, n.PortHeld)
+	case n.Started != nil && n.Started.Attempt == b.attempt:
+		b.started(n.Started)
+	case n.Ended != nil && n.Ended.Attempt == b.attempt:
+		b.ended(n.Ended, at)
+	case n.Warning != nil:
+		b.warning(h, n.Warning)
+	case n.Failing != nil:
+		b.failing(host, n.Failing, at)
+	case n.Finished != nil:
+		h.finished = true
+		for _, left := range n.Finished.Left {
+			b.left = append(b.left, h.name+": "+left)
+		}
+	}
+	b.advance()
+}
+
+func (b *brain) reached(h *hostState, r *orders.Reached) {
+	for _, result := range r.Results {
+		h.reach[result.Addr] = result
+	}
+	h.complete = r.Complete
+}
+
+func (b *brain) prepared(h *hostState, p *orders.Prepared) {
+	if p.Error != "" {
+		b.refusals = append(b.refusals, refusal{host: h.name, message: p.Error, code: report.ExitRefused, output: p.Output, log: p.Log})
+		h.prepared = true
+		return
+	}
+	h.prepared = true
+	b.say(event.Event{Kind: event.Prepared, Host: h.name, Message: h.name + " is ready"})
+}
+
+func (b *brain) portHeld(h *hostState, p *orders.PortHeld) {
+	if p.Attempt != b.attempt {
+		return
+	}
+	if p.Error != "" {
+		b.refusals = append(b.refusals, refusal{host: h.name, message: "MASTER_PORT: " + p.Error, code: report.ExitRefused})
+		return
+	}
+	b.port = p.Port
+}
+
+func (b *brain) started(s *orders.Started) {
+	r := b.ranks[s.Rank]
+	r.started, r.log = true, s.Log
+	b.say(event.Event{Kind: event.Started, Host: b.hosts[r.host].name, Rank: &s.Rank, PID: s.PID, Log: s.Log,
+		Message: fmt.Sprintf("rank %d runs on %s (pid %d)", s.Rank, b.hosts[r.host].name, s.PID)})
+}
+
+func (b *brain) warning(h *hostState, w *orders.Warning) {
+	if w.Rank >= 0 {
+		b.warn(h.name, "rank %d: %s", w.Rank, w.Message)
+		return
+	}
+	b.warn(h.name, "%s", w.Message)
+}
+
+// advance goes on as far as what is known allows.
+func (b *brain) advance() {
+	switch b.phase {
+	case gathering:
+		b.tryCommit()
+	case running, stopping:
+		if b.allEnded() {
+			b.phase = wrapping
+			b.actions = append(b.actions, action{wrap: true})
+		}
+	case finishing:
+		b.tryEnd()
+	}
+}
+
+// tryCommit starts the workers once every host is ready, or refuses once every host
+// has answered and one cannot.
+func (b *brain) tryCommit() {
+	if b.stop != nil {
+		b.wrapUp()
+		return
+	}
+	for _, h := range b.hosts {
+		if !h.prepared && !h.gone {
+			return
+		}
+	}
+	if len(b.refusals) > 0 {
+		b.wrapUp()
+		return
+	}
+	if !b.chooseMaster() || b.port == 0 {
+		if len(b.refusals) > 0 {
+			b.wrapUp()
+		}
+		return
+	}
+	b.phase = running
+	b.say(event.Event{Kind: event.Meeting, Host: b.hosts[0].name, Message: b.meetingWords()})
+	b.say(event.Event{Kind: event.Committed, Message: fmt.Sprintf("%d ranks on %d hosts are being started", b.plan.WorldSize, len(b.hosts))})
+	b.startAll()
+}
+
+// wrapUp leaves the gathering without having started a worker.
+func (b *brain) wrapUp() {
+	b.phase = finishing
+	b.sendAll(orders.Order{Finish: &orders.Finish{}})
+	b.tryEnd()
+}
+
+// chooseMaster takes the best address that every host has reached. A better one is
+// waited for until some host has failed to reach it.
+func (b *brain) chooseMaster() bool {
+	candidates := b.plan.Candidates()
+	for i, c := range candidates {
+		all, failed := true, false
+		for _, h := range b.hosts {
+			r, tried := h.reachOf(c.Addr)
+			all = all && tried && r.Error == ""
+			failed = failed || tried && r.Error != "" || !tried && h.complete
+		}
+		if all {
+			b.master = i
+			return true
+		}
+		if !failed {
+			return false
+		}
+	}
+	b.refusals = append(b.refusals, refusal{host: b.hosts[0].name, code: report.ExitUnreachable, message: b.noMasterWords(candidates)})
+	return false
+}
+
+// reachOf looks a candidate up: results carry the coordinator's port too.
+func (h *hostState) reachOf(addr string) (rendezvous.Reach, bool) {
+	for full, r := range h.reach {
+		if hostPart(full) == addr {
+			return r, true
+		}
+	}
+	return rendezvous.Reach{}, false
+}
+
+func (b *brain) noMasterWords(candidates []plan.Master) string {
+	lines := []string{"no address of it is reached by every host:"}
+	for _, c := range candidates {
+		for _, h := range b.hosts {
+			if r, _ := h.reachOf(c.Addr); r.Error != "" {
+				lines = append(lines, fmt.Sprintf("  %s (%s) from %s: %s", c.Addr, c.NIC, h.name, r.Error))
+			}
+		}
+	}
+	for _, m := range b.plan.Masters {
+		if m.Passed != "" {
+			lines = append(lines, fmt.Sprintf("  %s was passed over: %s", m.Addr, m.Passed))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (b *brain) meetingWords() string {
+	m := b.plan.Candidates()[b.master]
+	words := fmt.Sprintf("ranks meet at %s:%d", m.Addr, b.port)
+	for _, other := range b.plan.Masters {
+		if other.Passed != "" && other.Addr != loopback4 {
+			words += fmt.Sprintf("; not at %s: %s", other.Addr, other.Passed)
+		}
+	}
+	return words
+}
+
+const loopback4 = "127.0.0.1"
+
+func (b *brain) meeting() plan.Meeting {
+	addr := b.plan.Candidates()[b.master].Addr
+	m := plan.Meeting{Run: b.run, Attempt: b.attempt, MasterAddr: addr, MasterPort: b.port}
+	for _, h := range b.hosts {
+		r, _ := h.reachOf(addr)
+		m.Locals = append(m.Locals, r.Local)
+	}
+	return m
+}
+
+func (b *brain) startAll() {
+	meeting := b.meeting()
+	for i, h := range b.plan.Hosts {
+		start := &orders.Start{Attempt: b.attempt, Command: b.plan.Command, Signal: b.signal, Grace: b.grace}
+		for rank := h.FirstRank; rank < h.FirstRank+h.Ranks; rank++ {
+			vars, err := b.plan.Env(rank, meeting)
+			if err != nil {
+				// The plan's digest has evaluated every rank before.
+				b.internal(err)
+				return
+			}
+			r := orders.RankStart{Rank: rank, Local: b.plan.Ranks[rank].Local, Env: map[string]string{}}
+			start.Defaults = map[string]string{}
+			for _, v := range vars {
+				if v.Default {
+					start.Defaults[v.Name] = v.Value
+				} else {
+					r.Env[v.Name] = v.Value
+				}
+			}
+			start.Ranks = append(start.Ranks, r)
+		}
+		b.send(i, orders.Order{Start: start})
+	}
+	b.actions = append(b.actions, action{began: true})
+}
+
+func (b *brain) internal(err error) {
+	b.lost = &report.Cause{Class: report.ClassInternal, Message: err.Error()}
+	b.stopAll(err.Error(), false)
+}

@@ -1,0 +1,107 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
+	"github.com/muster-dev/muster/launcher/event"
+)
+
+// control answers launchers.
+type control struct {
+	pb.UnimplementedControlServer
+	c *Coordinator
+}
+
+// Submit plans the run and lets its hosts in.
+func (s control) Submit(_ context.Context, request *pb.SubmitRequest) (*pb.SubmitReply, error) {
+	var submission Submission
+	if err := json.Unmarshal(request.Submission, &submission); err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "submission: %v", err)
+	}
+	p, settings, err := submission.plan()
+	if err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	submitted := make(chan error, 1)
+	s.c.post(func() { submitted <- s.c.begin(newBrain(settings, p), submission.Hosts) })
+	if err := <-submitted; err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	return &pb.SubmitReply{Digest: submission.Digest}, nil
+}
+
+// Watch delivers events until the run is over or the watcher leaves.
+func (s control) Watch(request *pb.WatchRequest, stream pb.Control_WatchServer) error {
+	s.c.post(func() { s.c.watchers++ })
+	defer s.c.post(func() { s.c.watcherLeft() })
+	next := max(request.From, 1)
+	for {
+		events, changed := s.c.journal.since(next)
+		for _, e := range events {
+			if err := stream.Send(&pb.WatchEvent{Event: e.Encode()}); err != nil {
+				return err
+			}
+			if e.Kind == event.Over {
+				return nil
+			}
+		}
+		next += uint64(len(events))
+		if len(events) > 0 {
+			continue
+		}
+		select {
+		case <-changed:
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}
+
+// Logs delivers the output of ranks until they ended.
+func (s control) Logs(request *pb.LogsRequest, stream pb.Control_LogsServer) error {
+	ranks := make([]int, 0, len(request.Ranks))
+	for _, rank := range request.Ranks {
+		ranks = append(ranks, int(rank))
+	}
+	if len(ranks) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	r := newReading(ctx, s.c.nextName(), ranks)
+	s.c.hub.Subscribe(ctx, r.name, r.chunks)
+	s.c.post(func() { s.c.addReading(r) })
+	for {
+		select {
+		case c := <-r.chunks:
+			if ended, err := r.pass(0, c, stream.Send); ended || err != nil {
+				return err
+			}
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		case <-s.c.ended:
+			return nil
+		}
+	}
+}
+
+// Stop ends the workers.
+func (s control) Stop(_ context.Context, request *pb.StopRequest) (*pb.StopReply, error) {
+	stop := stopRequest{exit: int(request.Exit), reason: request.Reason, kill: request.Kill}
+	s.c.post(func() {
+		if s.c.brain != nil {
+			s.c.brain.stopRequested(stop)
+		}
+	})
+	return &pb.StopReply{}, nil
+}
+
+func (c *Coordinator) nextName() string {
+	return fmt.Sprintf("reading-%d", c.names.Add(1))
+}

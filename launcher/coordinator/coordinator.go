@@ -1,0 +1,235 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// Coordinator is the process of the head host that decides for a run. Its loop owns
+// the brain; everything else posts functions to it.
+type Coordinator struct {
+	stateDir string
+	hub      *rendezvous.Hub
+	journal  *journal
+	inbox    chan func()
+	names    atomic.Int64
+	ended    chan struct{} // closed when the run is over
+
+	brain    *brain // nil before a submission
+	members  map[string]int
+	readings []*reading
+	watchers int
+	began    bool // the attempt's workers are being started
+	wrapping bool
+	quit     bool // there will be no run
+	over     *report.Report
+}
+
+func newCoordinator(stateDir string, hub *rendezvous.Hub) (*Coordinator, error) {
+	j, err := openJournal(stateDir)
+	if err != nil {
+		return nil, err
+	}
+	return &Coordinator{
+		stateDir: stateDir, hub: hub, journal: j, inbox: make(chan func(), 16),
+		ended: make(chan struct{}), members: map[string]int{},
+	}, nil
+}
+
+func (c *Coordinator) post(f func()) {
+	select {
+	case c.inbox <- f:
+	case <-c.ended:
+	}
+}
+
+// submitWait bounds how long a coordinator waits for a run.
+const submitWait = 30 * time.Second
+
+// lastWait bounds how long who watches may take to hear of the end.
+const lastWait = 5 * time.Second
+
+// run is the coordinator's life.
+func (c *Coordinator) run() {
+	defer close(c.ended)
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	born := time.Now()
+	var overAt time.Time
+	for {
+		select {
+		case e := <-c.hub.Events():
+			c.hubEvent(e)
+		case f := <-c.inbox:
+			f()
+		case <-ticker.C:
+			c.tick()
+		}
+		c.act()
+		switch {
+		case c.brain == nil && (c.quit || time.Since(born) > submitWait):
+			return
+		case c.over != nil && overAt.IsZero():
+			overAt = time.Now()
+		}
+		if c.over != nil && (c.watchers == 0 && c.allLeft() || time.Since(overAt) > lastWait) {
+			return
+		}
+	}
+}
+
+// allLeft reports whether every host has ended its link: its last words were taken in.
+func (c *Coordinator) allLeft() bool {
+	for _, h := range c.brain.hosts {
+		if h.linked && !h.gone {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Coordinator) begin(b *brain, hosts []SubmittedHost) error {
+	if c.brain != nil {
+		return fmt.Errorf("a run was submitted already")
+	}
+	c.brain = b
+	c.hub.SetLease(b.lease)
+	for i, h := range hosts {
+		c.members[h.Name] = i
+		c.hub.Admit(h.Name, h.Pin)
+	}
+	return nil
+}
+
+func (c *Coordinator) hubEvent(e rendezvous.Event) {
+	host, ok := c.members[e.Member]
+	if !ok || c.brain == nil {
+		return
+	}
+	switch e.Kind {
+	case rendezvous.Joined:
+		c.brain.joined(host)
+		c.follow(host)
+	case rendezvous.Dropped:
+		c.brain.dropped(host, fmt.Sprint(e.Err), e.At)
+	case rendezvous.Message:
+		var n orders.News
+		if err := json.Unmarshal(e.Payload, &n); err != nil {
+			c.brain.internal(fmt.Errorf("%s said %.80q: %w", e.Member, e.Payload, err))
+			return
+		}
+		c.brain.news(host, n, c.hub.Own(e.Member, n.At))
+	}
+}
+
+func (c *Coordinator) tick() {
+	if c.brain == nil {
+		return
+	}
+	c.brain.tick(rendezvous.Now(), func(host int) (rendezvous.Instant, bool) {
+		return c.hub.Heard(c.brain.hosts[host].name)
+	})
+	if c.wrapping && c.allRead() {
+		c.wrapping = false
+		c.brain.flushed()
+	}
+}
+
+func (c *Coordinator) allRead() bool {
+	for _, r := range c.readings {
+		if !r.finished(func(rank int) bool { return c.brain.hosts[c.brain.ranks[rank].host].gone }) {
+			return false
+		}
+	}
+	return true
+}
+
+// act carries out what the brain has decided.
+func (c *Coordinator) act() {
+	if c.brain == nil {
+		return
+	}
+	for _, a := range c.brain.take() {
+		switch {
+		case a.send != nil:
+			// A name that the hub does not know cannot occur: begin has admitted all.
+			_ = c.hub.Send(c.brain.hosts[a.send.host].name, orders.Encode(a.send.order))
+		case a.event != nil:
+			if a.event.Report != nil {
+				c.keepReport(a.event.Report)
+			}
+			c.journal.add(*a.event)
+		case a.began:
+			c.began = true
+			for host := range c.brain.hosts {
+				c.follow(host)
+			}
+		case a.wrap:
+			c.wrapping = true
+			if c.allRead() {
+				c.wrapping = false
+				c.brain.flushed()
+				defer c.act()
+			}
+		case a.end != nil:
+			c.over = a.end
+		}
+	}
+}
+
+// follow asks a host for the output that is read and has not ended.
+func (c *Coordinator) follow(host int) {
+	if !c.began {
+		return
+	}
+	for _, r := range c.readings {
+		c.followFor(r, host)
+	}
+}
+
+func (c *Coordinator) followFor(r *reading, host int) {
+	ranks := r.wanted(func(rank int) bool {
+		return rank < len(c.brain.ranks) && c.brain.ranks[rank].host == host
+	})
+	if len(ranks) > 0 {
+		_ = c.hub.Send(c.brain.hosts[host].name, orders.Encode(orders.Order{
+			Follow: &orders.Follow{Subscription: r.name, Attempt: c.brain.attempt, Ranks: ranks},
+		}))
+	}
+}
+
+func (c *Coordinator) addReading(r *reading) {
+	c.readings = append(c.readings, r)
+	if c.brain == nil || !c.began {
+		return
+	}
+	for host := range c.brain.hosts {
+		c.followFor(r, host)
+	}
+}
+
+func (c *Coordinator) watcherLeft() {
+	if c.watchers--; c.watchers == 0 && c.brain != nil {
+		c.brain.launcherLeft()
+	}
+}
+
+// keepReport writes the report beside the logs, whole or not at all.
+func (c *Coordinator) keepReport(r *report.Report) {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		panic("reports are plain data, which JSON can always express: " + err.Error())
+	}
+	path := filepath.Join(c.stateDir, "report.json")
+	if os.WriteFile(path+".new", append(text, '\n'), 0o600) == nil {
+		_ = os.Rename(path+".new", path)
+	}
+}

@@ -1,0 +1,315 @@
+package coordinator
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// ended: a worker ended. The first that ends badly by itself takes the others along.
+func (b *brain) ended(e *orders.Ended, at rendezvous.Instant) {
+	r := b.ranks[e.Rank]
+	if r.ended != nil {
+		return
+	}
+	r.ended, r.at = e, at
+	if e.Log != "" {
+		r.log = e.Log
+	}
+	host := b.hosts[r.host].name
+	failed := failedByItself(e)
+	b.say(event.Event{Kind: event.Ended, Host: host, Rank: &e.Rank, Log: r.log, Failed: failed,
+		Message: fmt.Sprintf("rank %d on %s %s", e.Rank, host, howEnded(e))})
+	for _, left := range e.Left {
+		b.warn(host, "rank %d: %s", e.Rank, left)
+	}
+	if e.Cut {
+		b.warn(host, "rank %d: its output was still open %s after its last known process had ended, and was closed", e.Rank, "2 s")
+	}
+	if failed && b.phase == running {
+		b.stopAll(fmt.Sprintf("rank %d on %s failed (%s)", e.Rank, host, howEnded(e)), false)
+	}
+}
+
+func failedByItself(e *orders.Ended) bool {
+	return e.Sent == "" && (e.Error != "" || e.Signal != "" || e.Code != 0)
+}
+
+// howEnded says in words how a worker ended.
+func howEnded(e *orders.Ended) string {
+	how := fmt.Sprintf("ended with exit status %d", e.Code)
+	switch {
+	case e.Error != "" && e.Code == 0 && e.Signal == "":
+		return "could not be started: " + e.Error
+	case e.Signal != "":
+		how = "was killed by " + e.Signal
+	case e.Code == 0:
+		how = "ended well"
+	}
+	if e.Sent != "" {
+		how += " after muster had sent " + e.Sent
+	}
+	return how
+}
+
+// stopAll ends all workers.
+func (b *brain) stopAll(reason string, kill bool) {
+	b.phase = max(b.phase, stopping)
+	grace := b.grace
+	if kill {
+		grace = 0
+	}
+	b.say(event.Event{Kind: event.Stopping, Grace: grace.Seconds(), Message: "stopping the workers: " + reason})
+	b.sendAll(orders.Order{Stop: &orders.Stop{Attempt: b.attempt, Kill: kill, Reason: reason}})
+}
+
+// stopRequested: the user wants an end.
+func (b *brain) stopRequested(s stopRequest) {
+	if b.stop == nil {
+		b.stop = &s
+	}
+	switch b.phase {
+	case gathering:
+		b.say(event.Event{Kind: event.Stopping, Message: "ending the run: " + s.reason})
+		b.wrapUp()
+	case running:
+		b.stopAll(s.reason, s.kill)
+	case stopping:
+		if s.kill {
+			b.stopAll(s.reason, true)
+		}
+	}
+	b.advance()
+}
+
+// launcherLeft: whoever submitted the run watches no more.
+func (b *brain) launcherLeft() {
+	if b.phase == gathering {
+		b.stopRequested(stopRequest{exit: report.ExitHangup, reason: "the launcher has left before the start"})
+	}
+}
+
+// dropped: the connection to a host ended or was reset.
+func (b *brain) dropped(host int, why string, now rendezvous.Instant) {
+	h := b.hosts[host]
+	if h.finished {
+		h.linked = false
+		return
+	}
+	if h.dropped != "" {
+		return
+	}
+	h.dropped, h.since = why, now
+	switch b.phase {
+	case gathering:
+		h.gone = true
+		b.refusals = append(b.refusals, refusal{host: h.name, code: report.ExitUnreachable, message: "its agent's connection to the coordinator ended: " + why})
+		b.wrapUp()
+	case running:
+		b.hostLost(host, now, report.ClassAgent, fmt.Sprintf("the agent on %s died or lost its connection (%s)", h.name, why))
+	}
+	b.advance()
+}
+
+// failing: a host ends its workers by itself.
+func (b *brain) failing(host int, f *orders.Failing, at rendezvous.Instant) {
+	h := b.hosts[host]
+	h.failing = f.Reason
+	if b.phase == running {
+		b.hostLost(host, at, report.ClassAgent, fmt.Sprintf("%s ends its workers: %s", h.name, f.Reason))
+	}
+}
+
+// keeperDied: the keeper beside this process is no more, and with it who would end
+// this host's processes.
+func (b *brain) keeperDied() {
+	b.stopRequested(stopRequest{exit: report.ExitInternal, reason: "the keeper on " + b.hosts[0].name + " died"})
+}
+
+func (b *brain) hostLost(host int, at rendezvous.Instant, class, message string) {
+	b.lostAt = at
+	b.lost = &report.Cause{Class: class, Message: message, Host: b.hosts[host].name, Attempt: b.attempt}
+	b.say(event.Event{Kind: event.Lost, Host: b.hosts[host].name, Message: message})
+	b.stopAll(message, false)
+}
+
+// tick: time has passed. heard returns when a host's newest frame came.
+func (b *brain) tick(now rendezvous.Instant, heard func(host int) (rendezvous.Instant, bool)) {
+	for i, h := range b.hosts {
+		if h.gone || h.finished || !h.linked {
+			continue
+		}
+		last, ok := heard(i)
+		if !ok || now.Sub(last) < b.lease {
+			continue
+		}
+		// Its own keeper and agent have ended its workers by now.
+		h.gone = true
+		message := fmt.Sprintf("no answer from %s for %v", h.name, now.Sub(last).Round(100*time.Millisecond))
+		if b.phase == running {
+			b.hostLost(i, last, report.ClassHostLost, message)
+		} else {
+			b.say(event.Event{Kind: event.Lost, Host: h.name, Message: message})
+		}
+		b.left = append(b.left, h.name+": did not answer any more; its keeper ends its workers within the lease of "+b.lease.String())
+		for rank, r := range b.ranks {
+			if r.host == i && r.ended == nil {
+				b.ranks[rank].lost = true
+			}
+		}
+	}
+	b.advance()
+}
+
+func (b *brain) allEnded() bool {
+	for _, r := range b.ranks {
+		if r.ended == nil && !r.lost {
+			return false
+		}
+	}
+	return true
+}
+
+// flushed: who reads output has read it, or has left.
+func (b *brain) flushed() {
+	if b.phase != wrapping {
+		return
+	}
+	b.phase = finishing
+	b.sendAll(orders.Order{Finish: &orders.Finish{}})
+	b.tryEnd()
+}
+
+func (b *brain) tryEnd() {
+	if b.phase != finishing {
+		return
+	}
+	for _, h := range b.hosts {
+		if h.linked && !h.finished && !h.gone {
+			return
+		}
+	}
+	b.phase = over
+	r := b.report()
+	b.say(event.Event{Kind: event.Over, Message: overWords(r), Report: r})
+	b.actions = append(b.actions, action{end: r})
+}
+
+func overWords(r *report.Report) string {
+	if r.FirstCause != nil {
+		return r.FirstCause.Message
+	}
+	return "all ranks ended well"
+}
+
+// report tells the end.
+func (b *brain) report() *report.Report {
+	r := &report.Report{
+		Version: report.Version, Run: b.run, Job: b.plan.Job, Outcome: report.OK,
+		Left: b.left, Warnings: b.warnings, Attempts: []report.Attempt{},
+	}
+	for rank, s := range b.ranks {
+		r.Ranks = append(r.Ranks, b.rankReport(rank, s))
+	}
+	r.FirstCause, r.Exit = b.cause()
+	switch {
+	case b.stop != nil && (r.FirstCause == nil || b.phaseWhenStopped()):
+		r.Outcome, r.Exit = report.Stopped, b.stop.exit
+		r.FirstCause = &report.Cause{Class: report.ClassStopped, Message: "stopped: " + b.stop.reason, Attempt: b.attempt}
+	case r.FirstCause != nil:
+		r.Outcome = report.Failed
+	}
+	return r
+}
+
+// phaseWhenStopped reports whether the user's stop came before any failure: then what
+// workers made of it is no failure of theirs.
+func (b *brain) phaseWhenStopped() bool {
+	return b.firstFailure() < 0 && b.lost == nil && len(b.refusals) == 0
+}
+
+func (b *brain) rankReport(rank int, s *rankState) report.Rank {
+	out := report.Rank{Rank: rank, Host: b.hosts[s.host].name, Ends: []report.End{}}
+	switch e := s.ended; {
+	case e != nil:
+		out.Ends = append(out.Ends, report.End{
+			Attempt: e.Attempt, Exit: e.Code, Signal: e.Signal, StoppedByMuster: e.Sent, Log: s.log, Error: e.Error, Left: e.Left,
+		})
+	case s.started:
+		out.Ends = append(out.Ends, report.End{Attempt: b.attempt, Log: s.log, Error: "its end is not known: " + b.hosts[s.host].name + " was lost"})
+	}
+	return out
+}
+
+// cause finds what came first, and the exit status that follows from it.
+func (b *brain) cause() (*report.Cause, int) {
+	if len(b.refusals) > 0 {
+		return b.refusalCause()
+	}
+	// What workers made of a host's loss comes after it.
+	if first := b.firstFailure(); first >= 0 && (b.lost == nil || b.ranks[first].at < b.lostAt) {
+		return b.workerCause(first)
+	}
+	if b.lost != nil {
+		exit := report.ExitUnreachable
+		if b.lost.Class == report.ClassInternal {
+			exit = report.ExitInternal
+		}
+		return b.lost, exit
+	}
+	return nil, report.ExitOK
+}
+
+func (b *brain) refusalCause() (*report.Cause, int) {
+	c := &report.Cause{Class: report.ClassRefused, Attempt: b.attempt}
+	exit := 0
+	var lines []string
+	for _, r := range b.refusals {
+		lines = append(lines, r.host+": "+r.message)
+		if r.log != "" {
+			c.Evidence = append(c.Evidence, r.host+": all of its output is in "+r.log)
+		}
+		if c.Tail == nil {
+			c.Host, c.Tail, c.Log = r.host, r.output, r.log
+		}
+		exit = max(exit, r.code)
+	}
+	c.Message = strings.Join(lines, "\n")
+	return c, exit
+}
+
+// firstFailure is the rank that failed first by itself, on the coordinator's clock; -1
+// if none did.
+func (b *brain) firstFailure() int {
+	first := -1
+	for rank, r := range b.ranks {
+		if r.ended != nil && failedByItself(r.ended) && (first < 0 || r.at < b.ranks[first].at) {
+			first = rank
+		}
+	}
+	return first
+}
+
+func (b *brain) workerCause(rank int) (*report.Cause, int) {
+	r := b.ranks[rank]
+	e, host := r.ended, b.hosts[r.host].name
+	c := &report.Cause{
+		Class: report.ClassExit, Host: host, Rank: &rank, Attempt: b.attempt, Log: r.log, Tail: e.Tail,
+		Message: fmt.Sprintf("rank %d on %s %s", rank, host, howEnded(e)),
+	}
+	exit := e.Code
+	switch {
+	case e.Error != "":
+		c.Class = report.ClassStart
+		exit = 127
+	case e.Signal != "":
+		c.Class = report.ClassSignal
+		exit = 128 + signalNumber(e.Signal)
+	}
+	return c, exit
+}

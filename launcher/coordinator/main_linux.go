@@ -1,0 +1,158 @@
+package coordinator
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+
+	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// fdKeeper is the line to the keeper that started this process.
+const fdKeeper = 3
+
+// Main is the command "muster coordinator", which a keeper starts. It returns the
+// exit status.
+func Main(args []string) int {
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGPIPE) // taken and thrown away
+	unix.CloseOnExec(fdKeeper)
+	keeper := os.NewFile(fdKeeper, "keeper")
+	if err := serve(keeper, args); err != nil {
+		_, _ = keeper.Write(append(orders.Encode(orders.Ready{Error: err.Error()}), '\n'))
+		fmt.Fprintln(os.Stderr, "muster coordinator:", err)
+		return 70
+	}
+	return 0
+}
+
+func serve(keeper *os.File, args []string) error {
+	flags := flag.NewFlagSet("coordinator", flag.ContinueOnError)
+	_ = flags.String("run", "", "id of the run")
+	stateDir := flags.String("state", "", "folder of what lasts")
+	socket := flags.String("control", "", "path of the control socket")
+	first := flags.Int("first-port", 0, "first port to listen on; 0: any")
+	last := flags.Int("last-port", 0, "last port to listen on")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	identity, err := rendezvous.NewIdentity()
+	if err != nil {
+		return err
+	}
+	members, err := listenIn(*first, *last)
+	if err != nil {
+		return err
+	}
+	launchers, err := listenControl(*socket)
+	if err != nil {
+		return err
+	}
+	hub := rendezvous.NewHub(identity, time.Second*30)
+	c, err := newCoordinator(*stateDir, hub)
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer()
+	pb.RegisterControlServer(server, control{c: c})
+	go func() { _ = hub.Serve(members) }()
+	go func() { _ = server.Serve(launchers) }()
+	ready := orders.Ready{Pin: identity.Pin(), Port: members.Addr().(*net.TCPAddr).Port, Control: *socket}
+	if _, err := keeper.Write(append(orders.Encode(ready), '\n')); err != nil {
+		return fmt.Errorf("tell keeper: %w", err)
+	}
+	go c.listenToKeeper(keeper)
+	c.run()
+	endGently(server)
+	hub.Close()
+	return nil
+}
+
+// endGently lets answers that are on their way arrive.
+func endGently(server *grpc.Server) {
+	timer := time.AfterFunc(time.Second, server.Stop)
+	defer timer.Stop()
+	server.GracefulStop()
+}
+
+// listenToKeeper ends the run when the keeper has died, and this process when the
+// agent has ended and there is no run.
+func (c *Coordinator) listenToKeeper(keeper io.Reader) {
+	buf := make([]byte, 1)
+	n, _ := keeper.Read(buf)
+	agentDone := n == 1
+	c.post(func() {
+		switch {
+		case c.brain == nil:
+			c.quit = true
+		case !agentDone:
+			c.brain.keeperDied()
+		}
+	})
+	if agentDone {
+		c.listenToKeeper(keeper)
+	}
+}
+
+// listenIn listens on a port of a range, on all addresses.
+func listenIn(first, last int) (net.Listener, error) {
+	if first == 0 {
+		return net.Listen("tcp", ":0")
+	}
+	var lastErr error
+	for port := first; port <= last; port++ {
+		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+		if err == nil {
+			return l, nil
+		}
+		lastErr = err
+	}
+	return nil, fmt.Errorf("no port of %d-%d is free for the coordinator: %w", first, last, lastErr)
+}
+
+// ownerOnly is a unix listener that takes connections of its own user and root alone.
+// The folder's mode says so already; this holds where that is not honoured.
+type ownerOnly struct{ *net.UnixListener }
+
+func listenControl(path string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on control socket: %w", err)
+	}
+	return ownerOnly{l.(*net.UnixListener)}, nil
+}
+
+func (l ownerOnly) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		if isOwner(conn) {
+			return conn, nil
+		}
+		conn.Close()
+	}
+}
+
+func isOwner(conn *net.UnixConn) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	owner := false
+	_ = raw.Control(func(fd uintptr) {
+		cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		owner = err == nil && (int(cred.Uid) == os.Getuid() || cred.Uid == 0)
+	})
+	return owner
+}

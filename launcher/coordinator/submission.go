@@ -1,0 +1,75 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// Submission is what a launcher hands over: all that decides the run.
+type Submission struct {
+	Run    string          `json:"run"`
+	Source config.Source   `json:"source"`
+	Hosts  []SubmittedHost `json:"hosts"`  // in the job file's order
+	Digest string          `json:"digest"` // of the plan that the launcher made
+}
+
+// SubmittedHost is a host that has an agent.
+type SubmittedHost struct {
+	Name  string         `json:"name"`
+	Pin   rendezvous.Pin `json:"pin"`
+	Facts facts.Host     `json:"facts"`
+}
+
+// Default range of ports for ranks to meet at, below where kernels take outgoing
+// connections from.
+const (
+	defaultFirstPort = 20000
+	defaultLastPort  = 29999
+)
+
+// plan evaluates and plans the job, and refuses when the launcher came to another plan.
+func (s *Submission) plan() (*plan.Plan, settings, error) {
+	job, diags := s.Source.Evaluate()
+	if diags.HasErrors() {
+		return nil, settings{}, diags
+	}
+	hosts := make([]facts.Host, len(s.Hosts))
+	for i, h := range s.Hosts {
+		hosts[i] = h.Facts
+	}
+	if len(hosts) != len(job.Hosts) {
+		return nil, settings{}, fmt.Errorf("%d hosts were submitted for a job of %d", len(hosts), len(job.Hosts))
+	}
+	p, problems := plan.Make(job, hosts)
+	if len(problems) > 0 {
+		var all []error
+		for _, problem := range problems {
+			all = append(all, problem)
+		}
+		return nil, settings{}, errors.Join(all...)
+	}
+	digest, err := p.Digest()
+	if err != nil {
+		return nil, settings{}, err
+	}
+	if digest != s.Digest {
+		return nil, settings{}, fmt.Errorf("launcher and coordinator came to different plans (%.12s and %.12s)", s.Digest, digest)
+	}
+	return p, settingsOf(s.Run, job), nil
+}
+
+func settingsOf(run string, job *config.Job) settings {
+	s := settings{
+		run: run, lease: job.Lease, signal: job.Stop.Signal, grace: job.Stop.Grace,
+		firstPort: job.Ports.First, lastPort: job.Ports.Last,
+	}
+	if s.firstPort == 0 {
+		s.firstPort, s.lastPort = defaultFirstPort, defaultLastPort
+	}
+	return s
+}

@@ -1,0 +1,46 @@
+package launcher
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/report"
+)
+
+// Failure is an end of a command that the user has to know about, with the exit
+// status that it asks for.
+type Failure struct {
+	Exit    int
+	Message string
+}
+
+func (f *Failure) Error() string { return f.Message }
+
+func failure(exit int, format string, args ...any) *Failure {
+	return &Failure{Exit: exit, Message: fmt.Sprintf(format, args...)}
+}
+
+// hostErrors are what went wrong, each host's once, all together.
+type hostErrors []hostError
+
+type hostError struct {
+	host string
+	err  error
+}
+
+func (list hostErrors) failure(all int) *Failure {
+	var b strings.Builder
+	if len(list) == 1 && all == 1 {
+		fmt.Fprintf(&b, "%v", list[0].err)
+		return &Failure{Exit: report.ExitUnreachable, Message: b.String()}
+	}
+	fmt.Fprintf(&b, "%d of %d hosts cannot take part; nothing was started:", len(list), all)
+	for _, e := range list {
+		text := strings.ReplaceAll(e.err.Error(), "\n", "\n    ")
+		if !strings.HasPrefix(text, e.host+":") {
+			text = e.host + ": " + text
+		}
+		fmt.Fprintf(&b, "\n  %s", text)
+	}
+	return &Failure{Exit: report.ExitUnreachable, Message: b.String()}
+}

@@ -1,0 +1,54 @@
+// Package event is what happens in a run, as the coordinator writes it down and
+// whoever watches reads it: one JSON object a line. It knows nothing of who makes or
+// shows events.
+package event
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/report"
+)
+
+// Kind says what happened.
+type Kind string
+
+// Kinds of events.
+const (
+	Linked    Kind = "linked"    // a host's agent and the coordinator have met
+	Prepared  Kind = "prepared"  // a host is ready: work folder, setup, command
+	Meeting   Kind = "meeting"   // MASTER_ADDR and MASTER_PORT are chosen
+	Committed Kind = "committed" // the run now belongs to the hosts
+	Started   Kind = "started"   // a worker runs
+	Ended     Kind = "ended"     // a worker ended
+	Lost      Kind = "lost"      // a host is not heard any more
+	Stopping  Kind = "stopping"  // workers are being ended
+	Warning   Kind = "warning"
+	Over      Kind = "over" // nothing more will happen; holds the report
+)
+
+// Event is something that happened in a run.
+type Event struct {
+	Seq     uint64         `json:"seq"` // counts from 1
+	Time    time.Time      `json:"time"`
+	Kind    Kind           `json:"kind"`
+	Message string         `json:"message"` // in words, complete by itself
+	Host    string         `json:"host,omitempty"`
+	Rank    *int           `json:"rank,omitempty"`
+	Attempt int            `json:"attempt"`
+	PID     int            `json:"pid,omitempty"`
+	Log     string         `json:"log,omitempty"`
+	Output  []byte         `json:"output,omitempty"`  // the end of what a setup wrote, say
+	Grace   float64        `json:"grace_s,omitempty"` // of Stopping: seconds until SIGKILL
+	Failed  bool           `json:"failed,omitempty"`  // of Ended: by itself, not well
+	Report  *report.Report `json:"report,omitempty"`  // of Over
+}
+
+// Encode returns the event as a line without its end.
+func (e Event) Encode() []byte {
+	b, err := json.Marshal(e)
+	if err != nil {
+		panic("events are plain data, which JSON can always express: " + err.Error())
+	}
+	return b
+}

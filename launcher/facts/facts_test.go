@@ -1,0 +1,56 @@
+//go:build linux
+
+package facts
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestSiblingsOfOneCoreCountOnce(t *testing.T) {
+	siblings := map[int]string{0: "0,4", 1: "1,5", 4: "0,4", 5: "1,5"}
+	if n := physicalCores([]int{0, 1, 4, 5}, func(c int) string { return siblings[c] }); n != 2 {
+		t.Errorf("4 CPUs on 2 cores count as %d cores", n)
+	}
+	if n := physicalCores([]int{0, 1}, func(int) string { return "" }); n != 2 {
+		t.Errorf("2 CPUs of unknown cores count as %d", n)
+	}
+}
+
+func TestOwnNameInEtcHosts(t *testing.T) {
+	hosts := "127.0.0.1 localhost\n127.0.1.1\tGPU01.site gpu01 # debian\n10.0.0.5 other\n"
+	if got := addressesOf("gpu01", hosts); !slices.Equal(got, []string{"127.0.1.1"}) {
+		t.Errorf("gpu01 is at %v", got)
+	}
+}
+
+func TestAddressThatSSHCameTo(t *testing.T) {
+	for text, want := range map[string]string{
+		"10.0.0.1 50022 10.0.0.5 22":   "10.0.0.5",
+		"fe80::1 50022 2001:db8::5 22": "2001:db8::5",
+		"":                             "",
+		"a b c d":                      "",
+	} {
+		if got := reachedAt(text); got != want {
+			t.Errorf("SSH_CONNECTION %q: %q", text, got)
+		}
+	}
+}
+
+func TestBridgesOfContainersAreKnownByName(t *testing.T) {
+	for name, virtualName := range map[string]bool{"docker0": true, "br-12ab": true, "veth1": true, "virbr0": true, "br0": false, "eth0": false, "eno1": false, "ib0": false, "bond0": false} {
+		if got := virtual("", name) != ""; got != virtualName {
+			t.Errorf("%s taken for virtual: %v", name, got)
+		}
+	}
+}
+
+func TestThisHostHasFacts(t *testing.T) {
+	h := Gather("")
+	if h.ID == "" || h.CPUs.Physical == 0 || len(h.CPUs.Allowed) == 0 || h.Memory == 0 || len(h.NICs) == 0 {
+		t.Errorf("facts are thin: %+v", h)
+	}
+	if h.EphemeralPorts[0] == 0 || h.EphemeralPorts[1] <= h.EphemeralPorts[0] {
+		t.Errorf("ephemeral ports %v", h.EphemeralPorts)
+	}
+}

@@ -1,0 +1,210 @@
+package launcher
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/remote"
+)
+
+// Connector connects to one host.
+type Connector func(ctx context.Context, target remote.Target) (remote.Host, error)
+
+// fleet is the hosts of a run, each with an agent that was started there.
+type fleet struct {
+	hosts []*fleetHost
+}
+
+type fleetHost struct {
+	name    string
+	remote  remote.Host
+	process *remote.Process
+	hello   *orders.Hello
+	ready   *orders.Ready // of the head host
+	words   chan heard    // what the agent says after its hello
+	gone    chan struct{} // closed when the keeper has ended, or the connection
+	goneErr error         // how, once gone is closed
+}
+
+type heard struct {
+	words orders.FromAgent
+	err   error
+}
+
+// invitation is a host to be brought in and what is to be started there.
+type invitation struct {
+	name   string // that the user knows it by
+	target remote.Target
+	launch remote.Launch
+}
+
+// assemble connects to all hosts at once and starts an agent on each. It returns when
+// every host has said hello or has failed.
+func assemble(ctx context.Context, connect Connector, invited []invitation, done func(n int)) (*fleet, error) {
+	f := &fleet{hosts: make([]*fleetHost, len(invited))}
+	errs := make([]error, len(invited))
+	var mu sync.Mutex
+	finished := 0
+	var all sync.WaitGroup
+	for i, in := range invited {
+		f.hosts[i] = &fleetHost{name: in.name, words: make(chan heard, 8), gone: make(chan struct{})}
+		all.Go(func() {
+			errs[i] = f.hosts[i].begin(ctx, connect, in.target, in.launch)
+			mu.Lock()
+			defer mu.Unlock()
+			finished++
+			done(finished)
+		})
+	}
+	all.Wait()
+	if ctx.Err() != nil {
+		f.dismiss()
+		return nil, context.Cause(ctx)
+	}
+	var list hostErrors
+	for i, err := range errs {
+		if err != nil {
+			list = append(list, hostError{invited[i].name, err})
+		}
+	}
+	if len(list) > 0 {
+		f.dismiss()
+		return nil, list.failure(len(invited))
+	}
+	return f, nil
+}
+
+// begin connects, starts the agent and waits for its first words.
+func (h *fleetHost) begin(ctx context.Context, connect Connector, target remote.Target, launch remote.Launch) error {
+	host, err := connect(ctx, target)
+	if err != nil {
+		return err
+	}
+	h.remote = host
+	process, err := host.Start(ctx, launch)
+	if err != nil {
+		return err
+	}
+	h.process = process
+	go h.listen()
+	go func() {
+		h.goneErr = process.Wait()
+		close(h.gone)
+	}()
+	withCoordinator := len(launch.Also) > 0
+	for h.hello == nil || withCoordinator && h.ready == nil {
+		select {
+		case w := <-h.words:
+			if err := h.take(w); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+func (h *fleetHost) take(w heard) error {
+	switch {
+	case w.err != nil:
+		return h.explain(w.err)
+	case w.words.Error != "":
+		return errors.New(w.words.Error)
+	case w.words.Hello != nil:
+		h.hello = w.words.Hello
+	case w.words.Coordinator != nil:
+		h.ready = w.words.Coordinator
+	}
+	return nil
+}
+
+// explain says why an agent has stopped talking.
+func (h *fleetHost) explain(err error) error {
+	stderr := h.process.Stderr()
+	if stderr != "" {
+		return fmt.Errorf("muster-agent there ended: %s", stderr)
+	}
+	return fmt.Errorf("muster-agent there ended: %w", err)
+}
+
+const maxLine = 16 << 20
+
+// listen passes on what the agent says, until it has no more to say.
+func (h *fleetHost) listen() {
+	lines := bufio.NewScanner(h.process.Stdout)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		var w orders.FromAgent
+		if err := json.Unmarshal(lines.Bytes(), &w); err != nil {
+			h.words <- heard{err: fmt.Errorf("it said %.80q", lines.Text())}
+			return
+		}
+		h.words <- heard{words: w}
+	}
+	h.words <- heard{err: errors.Join(io.EOF, lines.Err())}
+}
+
+// join tells the agent where its coordinator is.
+func (h *fleetHost) join(j orders.Join) error {
+	_, err := h.process.Stdin.Write(append(orders.Encode(orders.ToAgent{Join: &j}), '\n'))
+	if err != nil {
+		return fmt.Errorf("tell %s where the coordinator is: %w", h.name, err)
+	}
+	return nil
+}
+
+// facts returns what the hosts said of themselves, in their order.
+func (f *fleet) facts() []facts.Host {
+	all := make([]facts.Host, len(f.hosts))
+	for i, h := range f.hosts {
+		all[i] = h.hello.Facts
+	}
+	return all
+}
+
+// endWait bounds how long keepers may take to end once their work is over.
+const endWait = 10 * time.Second
+
+// dismiss lets all hosts go: agents that have no run end when they hear no more. It
+// waits until the keepers are gone and returns the names of those that are not.
+func (f *fleet) dismiss() []string {
+	for _, h := range f.hosts {
+		if h.process != nil {
+			h.process.Stdin.Close()
+		}
+	}
+	return f.close()
+}
+
+// close waits for the keepers to end and closes the connections.
+func (f *fleet) close() []string {
+	timeout := time.After(endWait)
+	var left []string
+	for _, h := range f.hosts {
+		if h.process == nil {
+			continue
+		}
+		select {
+		case <-h.gone:
+		case <-timeout:
+			left = append(left, h.name)
+		}
+	}
+	var closing sync.WaitGroup
+	for _, h := range f.hosts {
+		if h.remote != nil {
+			closing.Go(func() { _ = h.remote.Close() }) // nothing is left to be told
+		}
+	}
+	closing.Wait()
+	return left
+}

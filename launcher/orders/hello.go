@@ -1,0 +1,60 @@
+// Package orders is the contract between the parts of a run: what launcher,
+// coordinator and agents say to each other, in plain structs, JSON on the way.
+// Both ends are of the same build, so there is one version. It knows nothing of
+// how the messages travel.
+package orders
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// FromAgent is a line that an agent says to the launcher over the standard output
+// it was started with. One field is set.
+type FromAgent struct {
+	Hello       *Hello `json:"hello,omitempty"`
+	Coordinator *Ready `json:"coordinator,omitempty"` // the coordinator beside it is up
+	Error       string `json:"error,omitempty"`       // why there will be no more
+}
+
+// Hello is an agent's first line.
+type Hello struct {
+	Version string         `json:"version"`
+	Pin     rendezvous.Pin `json:"pin"`
+	Facts   facts.Host     `json:"facts"`
+}
+
+// Ready is the coordinator's first word.
+type Ready struct {
+	Pin     rendezvous.Pin `json:"pin"`
+	Port    int            `json:"port"`            // TCP port on all addresses of the head host
+	Control string         `json:"control"`         // path of the control socket
+	Error   string         `json:"error,omitempty"` // why there is no coordinator
+}
+
+// ToAgent is a line that the launcher says to an agent. One field is set. The end
+// of the stream before a Join ends the agent.
+type ToAgent struct {
+	Join *Join `json:"join,omitempty"`
+}
+
+// Join tells an agent where its coordinator is.
+type Join struct {
+	Name        string         `json:"name"` // the host's name in the job file
+	Coordinator rendezvous.Pin `json:"coordinator"`
+	Addrs       []string       `json:"addrs"` // host:port candidates, best first
+	Lease       time.Duration  `json:"lease"`
+}
+
+// Encode turns a message into bytes.
+func Encode(message any) []byte {
+	b, err := json.Marshal(message)
+	if err != nil {
+		panic(fmt.Sprintf("messages of this package are plain data, which JSON can always express: %v", err))
+	}
+	return b
+}

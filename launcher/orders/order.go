@@ -1,0 +1,73 @@
+package orders
+
+import (
+	"time"
+)
+
+// Order is what the coordinator tells an agent. One field is set.
+type Order struct {
+	Prepare  *Prepare  `json:"prepare,omitempty"`
+	HoldPort *HoldPort `json:"hold_port,omitempty"`
+	Start    *Start    `json:"start,omitempty"`
+	Stop     *Stop     `json:"stop,omitempty"`
+	Signal   *Signal   `json:"signal,omitempty"`
+	Follow   *Follow   `json:"follow,omitempty"`
+	Finish   *Finish   `json:"finish,omitempty"`
+}
+
+// Prepare makes the host ready: the work folder is looked up, setup is run, the
+// command is found. Answered by Prepared.
+type Prepare struct {
+	Workdir string `json:"workdir,omitempty"` // "": the home folder; ~/ is the home folder
+	Setup   string `json:"setup,omitempty"`   // bash text
+	Program string `json:"program"`           // first word of the command
+}
+
+// HoldPort takes a port for rank 0 to listen on. Answered by PortHeld.
+type HoldPort struct {
+	Attempt int `json:"attempt"`
+	First   int `json:"first"` // the range to choose from
+	Last    int `json:"last"`
+}
+
+// Start starts the ranks of this host. Each is answered by Started or Ended.
+type Start struct {
+	Attempt int           `json:"attempt"`
+	Command []string      `json:"command"`
+	Ranks   []RankStart   `json:"ranks"`
+	Signal  string        `json:"signal"` // that ends workers, such as "SIGTERM"
+	Grace   time.Duration `json:"grace"`  // from it to SIGKILL
+	// Defaults are set where neither the host's environment nor setup has the name.
+	Defaults map[string]string `json:"defaults,omitempty"`
+}
+
+// RankStart is one worker.
+type RankStart struct {
+	Rank  int               `json:"rank"`
+	Local int               `json:"local"`
+	Env   map[string]string `json:"env"` // wins over everything that the host has
+}
+
+// Stop ends the workers of an attempt. Kill skips the grace. Each worker's end is
+// reported by Ended.
+type Stop struct {
+	Attempt int    `json:"attempt"`
+	Kill    bool   `json:"kill,omitempty"`
+	Reason  string `json:"reason"`
+}
+
+// Signal passes a signal on to the leader of each rank.
+type Signal struct {
+	Attempt int    `json:"attempt"`
+	Name    string `json:"name"` // such as "SIGUSR1"
+}
+
+// Follow pushes the output of ranks under a subscription, until they ended.
+type Follow struct {
+	Subscription string        `json:"subscription"`
+	Attempt      int           `json:"attempt"`
+	Ranks        map[int]int64 `json:"ranks"` // from which byte of its file on
+}
+
+// Finish ends the agent, and with it the keeper. Answered by Finished.
+type Finish struct{}

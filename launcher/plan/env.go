@@ -1,0 +1,136 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/config"
+)
+
+// Meeting is what is only known when an attempt starts: how the ranks find each other.
+type Meeting struct {
+	Run        string
+	Attempt    int
+	MasterAddr string
+	MasterPort int
+	// Locals is each host's own address on its way to MasterAddr.
+	Locals []string
+}
+
+// Var is a variable of a rank's environment and where it comes from.
+type Var struct {
+	Name   string
+	Value  string
+	Source string // a rule in words, or FILE:LINE
+	// Default is set where the host's own environment or setup wins over it.
+	Default bool
+}
+
+const contract = "torchrun's contract"
+
+// Env returns a rank's environment as the plan makes it, sorted by name, without
+// what the host itself adds.
+func (p *Plan) Env(rank int, m Meeting) ([]Var, error) {
+	r := p.Ranks[rank]
+	given, err := p.given(r)
+	if err != nil {
+		return nil, err
+	}
+	layers := [][]Var{p.defaults(r, m), given, p.contract(r, m)}
+	byName := map[string]Var{}
+	for _, layer := range layers {
+		for _, v := range layer {
+			byName[v.Name] = v
+		}
+	}
+	vars := make([]Var, 0, len(byName))
+	for _, v := range byName {
+		vars = append(vars, v)
+	}
+	slices.SortFunc(vars, func(a, b Var) int { return strings.Compare(a.Name, b.Name) })
+	return vars, nil
+}
+
+// given is the job file's env.
+func (p *Plan) given(r Rank) ([]Var, error) {
+	vars, diags := p.job.EnvOf(r.Host, config.RankScope{
+		Global: r.Rank, Local: r.Local, WorldSize: p.WorldSize,
+		HostName: p.Hosts[r.Host].Name, HostIndex: r.Host,
+	})
+	if diags.HasErrors() {
+		return nil, fmt.Errorf("env of rank %d: %w", r.Rank, diags)
+	}
+	given := make([]Var, 0, len(vars))
+	for _, v := range vars {
+		given = append(given, Var{Name: v.Name, Value: v.Value, Source: v.Source})
+	}
+	return given, nil
+}
+
+// contract is what training scripts know from torchrun. Nothing else sets these.
+func (p *Plan) contract(r Rank, m Meeting) []Var {
+	h := p.Hosts[r.Host]
+	set := func(name string, value any, source string) Var {
+		return Var{Name: name, Value: fmt.Sprint(value), Source: source}
+	}
+	return []Var{
+		set("RANK", r.Rank, contract),
+		set("LOCAL_RANK", r.Local, contract),
+		set("WORLD_SIZE", p.WorldSize, contract),
+		set("LOCAL_WORLD_SIZE", h.Ranks, contract),
+		set("GROUP_RANK", r.Host, contract),
+		set("GROUP_WORLD_SIZE", len(p.Hosts), contract),
+		set("ROLE_RANK", r.Rank, contract),
+		set("ROLE_WORLD_SIZE", p.WorldSize, contract),
+		set("ROLE_NAME", "default", contract),
+		set("MASTER_ADDR", m.MasterAddr, "an address of "+p.Hosts[0].Name+" that every host reached"),
+		set("MASTER_PORT", m.MasterPort, "held for rank 0 on "+p.Hosts[0].Name),
+		set("TORCHELASTIC_RUN_ID", m.Run, contract),
+		set("TORCHELASTIC_RESTART_COUNT", m.Attempt, contract),
+		set("TORCHELASTIC_MAX_RESTARTS", 0, contract),
+		set("TORCHELASTIC_USE_AGENT_STORE", "False", "rank 0 hosts the store itself"),
+		set("MUSTER_RUN", m.Run, "muster"),
+		set("MUSTER_LOCAL_RANK", r.Local, "muster"),
+	}
+}
+
+// defaults hold where nobody else has set the name.
+func (p *Plan) defaults(r Rank, m Meeting) []Var {
+	h := p.Hosts[r.Host]
+	vars := []Var{
+		{Name: "PYTHONUNBUFFERED", Value: "1", Source: "so that last words are not lost", Default: true},
+		{Name: "OMP_NUM_THREADS", Value: strconv.Itoa(h.Threads), Default: true, Source: fmt.Sprintf(
+			"%d physical cores of %s that are allowed / %d ranks there", p.facts[r.Host].CPUs.Physical, h.Name, h.Ranks)},
+		{Name: "TORCH_NCCL_ASYNC_ERROR_HANDLING", Value: "1", Source: contract, Default: true},
+	}
+	if nic, why := p.socketInterface(r.Host, m); nic != "" {
+		vars = append(vars, Var{Name: "GLOO_SOCKET_IFNAME", Value: nic, Source: why, Default: true})
+		if p.Backend == "nccl" {
+			// "=": exactly this name, where NCCL would take eth1 to mean eth10 too.
+			vars = append(vars, Var{Name: "NCCL_SOCKET_IFNAME", Value: "=" + nic, Source: why, Default: true})
+		}
+	}
+	return vars
+}
+
+// socketInterface names the interface that leads a host to the head host, where the
+// libraries could choose another: there are several, or the host's own name (which
+// gloo looks up) resolves to an address that is not on it.
+func (p *Plan) socketInterface(host int, m Meeting) (nic, why string) {
+	if len(p.Hosts) == 1 || p.Backend == "none" || host >= len(m.Locals) {
+		return "", ""
+	}
+	f, local := p.facts[host], m.Locals[host]
+	nic = interfaceOf(f, local)
+	switch {
+	case nic == "":
+		return "", ""
+	case usable(f) > 1:
+		return nic, fmt.Sprintf("of several interfaces the one that leads to %s", m.MasterAddr)
+	case !slices.Contains(f.HostnameAddrs, local):
+		return nic, fmt.Sprintf("the name %s does not resolve to %s there", f.Hostname, local)
+	}
+	return "", ""
+}

@@ -1,0 +1,150 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/facts"
+)
+
+func job(t *testing.T, text string) *config.Job {
+	t.Helper()
+	j, diags := config.Source{Filename: "job.hcl", Text: []byte(text)}.Evaluate()
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	return j
+}
+
+func host(id, addr string, cores int, nics ...facts.NIC) facts.Host {
+	return facts.Host{
+		ID: id, Hostname: id, CPUs: facts.CPUs{Physical: cores},
+		NICs: append([]facts.NIC{
+			{Name: "lo", Up: true, Loopback: true, Addresses: []string{"127.0.0.1"}},
+			{Name: "eth0", Up: true, Addresses: []string{addr}},
+		}, nics...),
+		HostnameAddrs: []string{"127.0.1.1"},
+	}
+}
+
+func three(t *testing.T) (*config.Job, []facts.Host) {
+	return job(t, `job "j" {
+  command = ["true"]
+  env = { SHARD = rank.global % 4, WHERE = host.name }
+  hosts "ssh" {
+    names = ["host-z", "host-a", "host-m"]
+    host "host-a" {
+      ranks { per_host = 1 }
+    }
+  }
+  ranks { per_host = 2 }
+}`), []facts.Host{host("z", "10.0.0.9", 8), host("a", "10.0.0.5", 8), host("m", "10.0.0.1", 3)}
+}
+
+func env(t *testing.T, p *Plan, rank int, m Meeting) map[string]string {
+	t.Helper()
+	vars, err := p.Env(rank, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]string{}
+	for _, v := range vars {
+		values[v.Name] = v.Value
+	}
+	return values
+}
+
+func TestRanksFollowTheJobFilesHostOrder(t *testing.T) {
+	j, hosts := three(t)
+	p, problems := Make(j, hosts)
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	want := []Rank{{0, 0, 0}, {1, 1, 0}, {2, 0, 1}, {3, 0, 2}, {4, 1, 2}}
+	if fmt.Sprint(p.Ranks) != fmt.Sprint(want) {
+		t.Errorf("ranks %v, want %v", p.Ranks, want)
+	}
+	e := env(t, p, 4, Meeting{Run: "j-1", MasterAddr: "10.0.0.9", MasterPort: 20001})
+	for name, value := range map[string]string{
+		"RANK": "4", "LOCAL_RANK": "1", "WORLD_SIZE": "5", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "2", "GROUP_WORLD_SIZE": "3",
+		"SHARD": "0", "WHERE": "host-m", "MASTER_ADDR": "10.0.0.9", "MASTER_PORT": "20001",
+		"OMP_NUM_THREADS": "1", "TORCHELASTIC_USE_AGENT_STORE": "False", "TORCHELASTIC_RESTART_COUNT": "0",
+	} {
+		if e[name] != value {
+			t.Errorf("rank 4 has %s=%q, want %q", name, e[name], value)
+		}
+	}
+	if got := env(t, p, 0, Meeting{})["OMP_NUM_THREADS"]; got != "4" {
+		t.Errorf("8 cores for 2 ranks give %s threads", got)
+	}
+}
+
+func TestOneMachineUnderTwoNamesIsRefused(t *testing.T) {
+	j, hosts := three(t)
+	hosts[2].ID = hosts[0].ID
+	_, problems := Make(j, hosts)
+	if len(problems) != 1 || !strings.Contains(problems[0].Message, "host-z and host-m are the same machine") {
+		t.Errorf("problems: %v", problems)
+	}
+}
+
+func TestTheMasterIsNeverLoopbackNorABridgeWhereThereAreSeveralHosts(t *testing.T) {
+	j, hosts := three(t)
+	hosts[0].NICs = append([]facts.NIC{{Name: "docker0", Up: true, Virtual: "docker's bridge", Addresses: []string{"172.17.0.1"}}}, hosts[0].NICs...)
+	p, _ := Make(j, hosts)
+	if c := p.Candidates(); len(c) != 1 || c[0].Addr != "10.0.0.9" {
+		t.Errorf("candidates %v", c)
+	}
+	reasons := fmt.Sprint(p.Masters)
+	for _, part := range []string{"docker's bridge", "the name z resolves to it", "loopback: other hosts"} {
+		if !strings.Contains(reasons, part) {
+			t.Errorf("no reason holds %q: %v", part, reasons)
+		}
+	}
+}
+
+func TestTheAddressThatSSHCameToIsTriedFirst(t *testing.T) {
+	head := host("z", "10.0.0.9", 8, facts.NIC{Name: "ib0", Up: true, SpeedMbps: 400000, Addresses: []string{"10.9.0.9"}},
+		facts.NIC{Name: "eth1", Up: true, Addresses: []string{"10.8.0.9"}})
+	head.ReachedAt = "10.8.0.9"
+	var order []string
+	for _, m := range masters(head, 2) {
+		if m.Passed == "" {
+			order = append(order, m.Addr)
+		}
+	}
+	if fmt.Sprint(order) != "[10.8.0.9 10.9.0.9 10.0.0.9]" {
+		t.Errorf("order %v", order)
+	}
+}
+
+func TestTheSocketInterfaceIsSetWhereAnotherCouldBeChosen(t *testing.T) {
+	j, hosts := three(t)
+	hosts[0].HostnameAddrs = []string{"10.0.0.9"}
+	hosts[2].NICs = append(hosts[2].NICs, facts.NIC{Name: "ib0", Up: true, Addresses: []string{"10.9.0.1"}})
+	p, _ := Make(j, hosts)
+	m := Meeting{MasterAddr: "10.0.0.9", Locals: []string{"10.0.0.9", "10.0.0.5", "10.0.0.1"}}
+	for rank, want := range map[int]string{0: "", 2: "eth0", 3: "eth0"} {
+		if got := env(t, p, rank, m)["GLOO_SOCKET_IFNAME"]; got != want {
+			t.Errorf("rank %d: GLOO_SOCKET_IFNAME=%q, want %q", rank, got, want)
+		}
+	}
+}
+
+func TestTheSameInputGivesTheSameDigest(t *testing.T) {
+	j, hosts := three(t)
+	p, _ := Make(j, hosts)
+	q, _ := Make(j, hosts)
+	a, err := p.Digest()
+	b, _ := q.Digest()
+	if err != nil || a != b {
+		t.Errorf("digests %s and %s, %v", a, b, err)
+	}
+	hosts[0].CPUs.Physical = 1
+	r, _ := Make(j, hosts)
+	if c, _ := r.Digest(); c == a {
+		t.Error("other facts, same digest")
+	}
+}

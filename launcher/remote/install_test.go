@@ -1,0 +1,306 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// loginShell makes sshd run commands as a user's login shell would be told to.
+func loginShell(shell string) string {
+	return `ForceCommand exec ` + shell + ` -c "$SSH_ORIGINAL_COMMAND"`
+}
+
+// shells are the login shells that users have, with the package that brings them.
+var shells = map[string]string{
+	"/bin/bash": "bash", "/bin/dash": "dash", "/usr/bin/zsh": "zsh", "/usr/bin/fish": "fish",
+	"/bin/bsd-csh": "csh", "/bin/tcsh": "tcsh", "/bin/busybox sh": "busybox",
+}
+
+var awkward = []string{"--plain=x", "", "two words", `it's "quoted" $HOME ` + "`id`" + ` \ \\ \n !! % %s %d ; & | > < * ? ~ # (x) [y] {z}`, "grün 日本", "-n", "{not a program}"}
+
+func TestLoginShells(t *testing.T) {
+	for shell, pkg := range shells {
+		t.Run(strings.ReplaceAll(shell[1:], "/", "-"), func(t *testing.T) {
+			if _, err := os.Stat(strings.Fields(shell)[0]); err != nil {
+				t.Skipf("%s is not here: apt-get install %s", shell, pkg)
+			}
+			s, c := pair(t, loginShell(shell))
+			h := connect(t, c.dialer(), s.target())
+			p := begin(t, h, Launch{Program: "muster-agent", Also: []string{"muster"}, Args: append([]string{"args", "{muster}"}, awkward...)})
+			got := strings.Split(strings.TrimSuffix(output(t, p), "\n"), "\n")
+			must(t, p.Wait())
+			if len(got) != len(awkward)+1 || !strings.HasPrefix(got[0], "<"+s.cache+"/muster/bin/muster-") {
+				t.Fatalf("arguments %q", got)
+			}
+			for i, want := range awkward {
+				if got[i+1] != "<"+want+">" {
+					t.Errorf("argument %q became %s", want, got[i+1])
+				}
+			}
+			out, err := exec.Command(strings.Trim(got[0], "<>")).Output()
+			if err != nil || string(out) != "muster\n" {
+				t.Fatalf("the second program: %q, %v", out, err)
+			}
+		})
+	}
+}
+
+func TestWordsBeforeTheProgramAreLeftOut(t *testing.T) {
+	s, c := pair(t, `ForceCommand echo "Welcome to gpu03!"; echo "n=x exec /tmp"; printf "no line end"; exec /bin/sh -c "$SSH_ORIGINAL_COMMAND"`)
+	h := connect(t, c.dialer(), s.target())
+	if text := output(t, begin(t, h, agentLaunch("pwd"))); text != "/root\n" {
+		t.Fatalf("output %q", text)
+	}
+}
+
+func startFails(t *testing.T, h Host, launch Launch, kind Kind, words ...string) {
+	t.Helper()
+	p, err := h.Start(bounded(t), launch)
+	if err == nil {
+		p.Close()
+		t.Fatal("started")
+	}
+	var failed *StartError
+	if !errors.As(err, &failed) || failed.Kind != kind {
+		t.Fatalf("want kind %s: %v", kind, err)
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Fatalf("%q lacks %q", err, word)
+		}
+	}
+	t.Logf("%v", err)
+}
+
+func TestShellThatRunsNothing(t *testing.T) {
+	s, c := pair(t, `ForceCommand echo "This account is not available."; echo "go away" >&2; exit 3`)
+	startFails(t, connect(t, c.dialer(), s.target()), agentLaunch(), KindShell, "not available", "go away", "exit status 3")
+}
+
+func TestShellThatHangs(t *testing.T) {
+	s, c := pair(t, `ForceCommand echo "loading modules"; exec sleep 60`)
+	d := c.dialer()
+	d.StartTimeout = 500 * time.Millisecond
+	startFails(t, connect(t, d, s.target()), agentLaunch(), KindShell, "said nothing for 500ms", "loading modules")
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	_, err := connect(t, c.dialer(), s.target()).Start(ctx, agentLaunch())
+	var failed *StartError
+	if !errors.As(err, &failed) || failed.Kind != KindCanceled {
+		t.Fatalf("error %v", err)
+	}
+}
+
+// mount puts a small file system in the place of the cache.
+func mount(t *testing.T, options string, flags uintptr) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "cache")
+	must(t, os.Mkdir(dir, 0o755))
+	must(t, syscall.Mount("tmpfs", dir, "tmpfs", flags, options))
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+	return dir
+}
+
+func bigPrograms(size int) fakePrograms {
+	// Content that gzip cannot shrink.
+	var b strings.Builder
+	b.WriteString("#!/bin/sh\necho hello; exit 0\n#")
+	for seed := uint64(1); b.Len() < size; {
+		seed = seed*6364136223846793005 + 1442695040888963407
+		fmt.Fprintf(&b, "%x", seed>>20)
+	}
+	return fakePrograms{"muster-agent": b.String(), "muster": b.String() + "#"}
+}
+
+func TestNoSpace(t *testing.T) {
+	newClient(t)
+	dir := mount(t, "size=1m", 0)
+	s, c := pair(t, "SetEnv XDG_CACHE_HOME="+dir)
+	d := c.dialer()
+	d.Programs = bigPrograms(8 << 20)
+	h := connect(t, d, s.target())
+	startFails(t, h, agentLaunch(), KindNoSpace, "a program of 8.0 MiB (1.0 MiB free", "No space left")
+	noLeftovers(t, dir, 0)
+	startFails(t, h, agentLaunch(), KindNoSpace)
+}
+
+// noLeftovers checks that so many programs are installed and nothing else.
+func noLeftovers(t *testing.T, cache string, programs int) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(cache, "muster/bin"))
+	must(t, err)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			t.Errorf("left over: %s", e.Name())
+		}
+	}
+	if len(entries) != programs {
+		t.Errorf("in the cache: %v", entries)
+	}
+}
+
+func TestNoExec(t *testing.T) {
+	dir := mount(t, "size=1m", syscall.MS_NOEXEC)
+	s, c := pair(t, "SetEnv XDG_CACHE_HOME="+dir)
+	startFails(t, connect(t, c.dialer(), s.target()), agentLaunch(), KindNoExec, "noexec", dir)
+}
+
+func TestCacheCannotBeWritten(t *testing.T) {
+	dir := mount(t, "size=1m", syscall.MS_RDONLY)
+	s, c := pair(t, "SetEnv XDG_CACHE_HOME="+dir)
+	startFails(t, connect(t, c.dialer(), s.target()), agentLaunch(), KindPermission, "Read-only file system", "XDG_CACHE_HOME")
+	file := write(t, filepath.Join(t.TempDir(), "file"), "")
+	s, c = pair(t, "SetEnv XDG_CACHE_HOME="+file)
+	startFails(t, connect(t, c.dialer(), s.target()), agentLaunch(), KindPermission, "Not a directory")
+}
+
+func TestUnsupportedPlatform(t *testing.T) {
+	s, c := pair(t)
+	d := c.dialer()
+	d.Programs = elsewhere{testPrograms()}
+	startFails(t, connect(t, d, s.target()), agentLaunch(), KindPlatform, "127.0.0.1 is "+ownMachine, "carries linux/riscv64")
+}
+
+// elsewhere carries programs for a machine that is not here.
+type elsewhere struct{ fakePrograms }
+
+func (elsewhere) Platforms(string) [][2]string { return [][2]string{{"linux", "riscv64"}} }
+
+func TestProgramsThatAreNotThere(t *testing.T) {
+	s, c := pair(t)
+	h := connect(t, c.dialer(), s.target())
+	startFails(t, h, Launch{Program: "nonsense"}, KindProgram, "nonsense")
+	startFails(t, h, Launch{Program: "muster-agent", Args: []string{"{muster}"}}, KindProgram, "{muster}")
+	startFails(t, h, Launch{Program: "muster-agent", Args: []string{"a\nb"}}, KindProgram, "control character")
+}
+
+// Hosts with a shared home, and several runs, install at the same time.
+func TestConcurrentStarts(t *testing.T) {
+	s, c := pair(t)
+	d := c.dialer()
+	d.Programs = bigPrograms(2 << 20)
+	var seen progress
+	d.Progress = &seen
+	var work sync.WaitGroup
+	for range 4 {
+		h := connect(t, d, s.target())
+		for range 2 {
+			work.Go(func() {
+				p, err := h.Start(bounded(t), Launch{Program: "muster-agent", Also: []string{"muster"}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if text := output(t, p); text != "hello\n" {
+					t.Errorf("output %q", text)
+				}
+				if err := p.Wait(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	work.Wait()
+	noLeftovers(t, s.cache, 2)
+	if !seen.complete["muster-agent"] || !seen.complete["muster"] {
+		t.Errorf("progress %v", seen.complete)
+	}
+}
+
+type progress struct {
+	mu       sync.Mutex
+	complete map[string]bool
+}
+
+func (p *progress) Upload(_, program string, done, total int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.complete == nil {
+		p.complete = map[string]bool{}
+	}
+	p.complete[program] = done == total
+}
+
+func TestHostWithoutGzip(t *testing.T) {
+	bin := t.TempDir()
+	for _, tool := range []string{"mkdir", "rm", "head", "wc", "chmod", "mv", "uname", "cat"} {
+		path, err := exec.LookPath(tool)
+		must(t, err)
+		must(t, os.Symlink(path, filepath.Join(bin, tool)))
+	}
+	s, c := pair(t, `ForceCommand PATH=`+bin+`; exec /bin/sh -c "$SSH_ORIGINAL_COMMAND"`)
+	h := connect(t, c.dialer(), s.target())
+	if text := output(t, begin(t, h, agentLaunch("args", "x"))); text != "<x>\n" {
+		t.Fatalf("output %q", text)
+	}
+	noLeftovers(t, s.cache, 1)
+}
+
+// What a crash or a broken connection leaves is not run.
+func TestHalfProgramsAreReplaced(t *testing.T) {
+	s, c := pair(t)
+	h := connect(t, c.dialer(), s.target())
+	output(t, begin(t, h, agentLaunch("pwd")))
+	files, err := filepath.Glob(filepath.Join(s.cache, "muster/bin/*"))
+	must(t, err)
+	must(t, os.Truncate(files[0], 0))
+	if text := output(t, begin(t, h, agentLaunch("pwd"))); text != "/root\n" {
+		t.Fatalf("output %q", text)
+	}
+}
+
+// stuck breaks off in the middle of an upload.
+type stuck struct {
+	fakePrograms
+	host chan Host
+}
+
+func (p stuck) Upload(_, _ string, done, total int64) {
+	if done < total {
+		go (<-p.host).Close()
+	}
+}
+
+func TestBrokenUploadLeavesNothing(t *testing.T) {
+	s, c := pair(t)
+	d := c.dialer()
+	d.Programs = bigPrograms(16 << 20)
+	breaker := stuck{host: make(chan Host, 1)}
+	d.Progress = breaker
+	h := connect(t, d, s.target())
+	breaker.host <- h
+	startFails(t, h, agentLaunch(), KindLost)
+	h.Close()
+	waitFor(t, "the host to clean up", func() bool {
+		entries, err := os.ReadDir(filepath.Join(s.cache, "muster/bin"))
+		return err == nil && len(entries) == 0
+	})
+}
+
+// waitFor polls a state of the machine that tells nobody of its changes.
+func waitFor(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(30 * time.Second)
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+)
+
+// offer is a key that can be shown to a server. It notes what became of it. The
+// handshake asks for the public key first and signs only what the server takes,
+// so an encrypted key is opened only where it is of use.
+type offer struct {
+	public   ssh.PublicKey
+	label    string
+	agentKey ssh.Signer // held by the agent, or
+	file     *keyFile   // on disk
+	tried    bool
+	accepted bool
+	signErr  error
+}
+
+func (o *offer) PublicKey() ssh.PublicKey {
+	o.tried = true
+	return o.public
+}
+
+func (o *offer) Sign(random io.Reader, data []byte) (*ssh.Signature, error) {
+	return o.SignWithAlgorithm(random, data, "")
+}
+
+func (o *offer) SignWithAlgorithm(random io.Reader, data []byte, algorithm string) (*ssh.Signature, error) {
+	o.accepted = true
+	signature, err := o.sign(random, data, algorithm)
+	o.signErr = err
+	return signature, err
+}
+
+func (o *offer) sign(random io.Reader, data []byte, algorithm string) (*ssh.Signature, error) {
+	signer := o.agentKey
+	if o.file != nil {
+		state := o.file.now()
+		if state.locked {
+			return nil, errLocked
+		}
+		signer = state.signer
+	}
+	if signer == nil {
+		return nil, fmt.Errorf("%s cannot sign", o.label)
+	}
+	if able, ok := signer.(ssh.AlgorithmSigner); ok && algorithm != "" {
+		return able.SignWithAlgorithm(random, data, algorithm)
+	}
+	return signer.Sign(random, data)
+}
+
+// fate says in words what became of an offer that was tried.
+func (o *offer) fate() string {
+	switch {
+	case o.signErr == errLocked:
+		return o.label + " (accepted, but encrypted and there is no terminal to ask for its passphrase; add it to ssh-agent)"
+	case o.signErr != nil:
+		return fmt.Sprintf("%s (accepted, but signing failed: %v)", o.label, o.signErr)
+	case o.accepted:
+		return o.label + " (signature refused)"
+	}
+	return o.label + " (refused)"
+}
+
+// offers is what one connection has to show, in ssh's order: certificates, the
+// agent's keys that are configured, its other keys, keys on disk.
+type offers struct {
+	list   []*offer
+	opaque []*keyFile // encrypted, and their public half is not known
+	unfit  []string   // keys that cannot be used, with the reason
+	close  func()     // ends the connection to the agent
+}
+
+// collect gathers the offers of a connection.
+func (r *keyring) collect(ctx context.Context, s identitySettings) *offers {
+	o := &offers{close: func() {}}
+	held := o.openAgent(ctx, s.agent)
+	var files []*keyFile
+	for _, path := range s.files {
+		files = append(files, r.get(path))
+	}
+	agentKeys := chooseAgentKeys(held, files, s.only)
+	for _, k := range files {
+		o.addFile(k, held, s.explicit)
+	}
+	o.list = append(agentKeys, o.list...)
+	o.addCertificates(s.certs, files)
+	return o
+}
+
+// openAgent lists the agent's keys. An agent that cannot be reached is noted.
+func (o *offers) openAgent(ctx context.Context, socket string) []*offer {
+	if socket == "" {
+		return nil
+	}
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", socket)
+	if err != nil {
+		o.unfit = append(o.unfit, fmt.Sprintf("ssh-agent at %s (%v)", socket, err))
+		return nil
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		conn.SetDeadline(deadline)
+	}
+	o.close = func() { conn.Close() }
+	return o.listAgent(agent.NewClient(conn), socket)
+}
+
+func (o *offers) listAgent(client agent.ExtendedAgent, socket string) []*offer {
+	signers, err := client.Signers()
+	if err != nil {
+		o.unfit = append(o.unfit, fmt.Sprintf("ssh-agent at %s (%v)", socket, err))
+		return nil
+	}
+	var out []*offer
+	for _, signer := range signers {
+		// The agent's own type hides certificates and the key's abilities.
+		public, err := ssh.ParsePublicKey(signer.PublicKey().Marshal())
+		if err != nil {
+			continue
+		}
+		comment := ""
+		if key, ok := signer.PublicKey().(*agent.Key); ok {
+			comment = key.Comment
+		}
+		label := fmt.Sprintf("agent key %q %s %s", comment, keyName(public), ssh.FingerprintSHA256(public))
+		out = append(out, &offer{public: public, label: label, agentKey: signer})
+	}
+	return out
+}
+
+// chooseAgentKeys puts the keys that are configured first and, where no others
+// may be shown, leaves those out.
+func chooseAgentKeys(held []*offer, files []*keyFile, only bool) []*offer {
+	var first, others []*offer
+	for _, file := range files {
+		for _, o := range held {
+			if sameKey(o.public, file.now().public) && !slices.Contains(first, o) {
+				first = append(first, o)
+			}
+		}
+	}
+	for _, o := range held {
+		if !slices.Contains(first, o) {
+			others = append(others, o)
+		}
+	}
+	if only {
+		return first
+	}
+	return append(first, others...)
+}
+
+func (o *offers) addFile(k *keyFile, held []*offer, explicit bool) {
+	state := k.now()
+	label := tilde(k.path)
+	if state.public != nil {
+		label += " " + keyName(state.public)
+	}
+	inAgent := slices.ContainsFunc(held, func(h *offer) bool { return sameKey(h.public, state.public) })
+	switch {
+	case inAgent:
+	case state.reason == missing && !explicit:
+	case state.reason != "":
+		o.unfit = append(o.unfit, fmt.Sprintf("%s (%s)", label, state.reason))
+	case state.public == nil:
+		o.opaque = append(o.opaque, k)
+	default:
+		o.list = append(o.list, &offer{public: state.public, label: label, file: k})
+	}
+}
+
+// addCertificates puts in front the certificates that belong to a key at hand.
+func (o *offers) addCertificates(paths []string, files []*keyFile) {
+	var certs []*ssh.Certificate
+	for _, path := range paths {
+		cert, ok := readPublic(path).(*ssh.Certificate)
+		if !ok {
+			o.unfit = append(o.unfit, tilde(path)+" (not a certificate)")
+			continue
+		}
+		certs = append(certs, cert)
+	}
+	for _, k := range files {
+		if k.cert != nil {
+			certs = append(certs, k.cert)
+		}
+	}
+	var front []*offer
+	for _, cert := range certs {
+		for _, have := range o.list {
+			if bytes.Equal(have.public.Marshal(), cert.Key.Marshal()) {
+				front = append(front, &offer{public: cert, label: have.label + " certificate", agentKey: have.agentKey, file: have.file})
+				break
+			}
+		}
+	}
+	o.list = append(front, o.list...)
+}
+
+// sameKey compares keys; a certificate counts as the key it certifies.
+func sameKey(a, b ssh.PublicKey) bool {
+	if a == nil || b == nil {
+		return false
+	}
+	return bytes.Equal(bareKey(a).Marshal(), bareKey(b).Marshal())
+}
+
+func bareKey(k ssh.PublicKey) ssh.PublicKey {
+	if cert, ok := k.(*ssh.Certificate); ok {
+		return cert.Key
+	}
+	return k
+}

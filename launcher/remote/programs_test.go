@@ -1,0 +1,93 @@
+package remote
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"testing"
+)
+
+// TestMain lets the test binary act as the proxy of muster-agent, and stand in for it.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "test-proxy" {
+		os.Exit(proxy(os.Args[2]))
+	}
+	if len(os.Args) > 1 && os.Args[1] == "agent" {
+		fmt.Printf("%q", os.Args[1:])
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func proxy(path string) int {
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	go func() {
+		io.Copy(conn, os.Stdin)
+		conn.(*net.UnixConn).CloseWrite()
+	}()
+	io.Copy(os.Stdout, conn)
+	return 0
+}
+
+// fakePrograms are shell scripts in the place of binaries.
+type fakePrograms map[string]string
+
+func (f fakePrograms) Platforms(program string) [][2]string {
+	if _, ok := f[program]; !ok {
+		return nil
+	}
+	return [][2]string{{"linux", "amd64"}, {"linux", "arm64"}}
+}
+
+func (f fakePrograms) Find(program, goos, goarch string) (Binary, error) {
+	text, ok := f[program]
+	if !ok || goos != "linux" {
+		return Binary{}, errors.New("not carried")
+	}
+	sum := sha256.Sum256([]byte(text))
+	return Binary{Hash: hex.EncodeToString(sum[:8]), Size: int64(len(text)), Gzip: func() (io.ReadCloser, int64, error) {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		io.WriteString(z, text)
+		z.Close()
+		return io.NopCloser(&b), int64(b.Len()), nil
+	}}, nil
+}
+
+// agentScript prints what it was told and the lines it is sent.
+const agentScript = `#!/bin/sh
+case $1 in
+proxy) exec %s test-proxy "$2" ;;
+exit) echo "last words" >&2; exit "$2" ;;
+kill) kill -"$2" $$ ;;
+args) shift; for a in "$@"; do printf "<%%s>\n" "$a"; done; exit 0 ;;
+pwd) pwd; exit 0 ;;
+session) echo $$; exec sleep 60 ;;
+sleep) exec sleep 60 ;;
+later) sleep "$2"; echo later; exit 0 ;;
+esac
+echo "hello from $0"
+while read -r line; do echo "got $line"; done
+echo bye
+`
+
+func testPrograms() fakePrograms {
+	exe, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return fakePrograms{"muster-agent": fmt.Sprintf(agentScript, exe), "muster": "#!/bin/sh\necho muster\n"}
+}
+
+var ownMachine = machines["linux/"+runtime.GOARCH][0]

@@ -1,0 +1,223 @@
+package remote
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+const defaultStartTimeout = 60 * time.Second
+
+// start is one program on its way to run.
+type start struct {
+	host    *sshHost
+	script  *script
+	channel *channelProcess
+	lines   *frames
+	silence *time.Timer // ends ctx when the host keeps silent
+	sending int64       // size of the program that was sent last
+}
+
+// Start runs a program on the host, installing it first where it is missing.
+func (h *sshHost) Start(ctx context.Context, launch Launch) (*Process, error) {
+	p, err := h.start(ctx, launch)
+	if err == nil {
+		return p, nil
+	}
+	out := &StartError{Host: h.name, Program: launch.Program, Kind: KindShell, Err: err}
+	var why *startFailure
+	var lost *LostError
+	switch {
+	case errors.As(err, &why):
+		out.Kind, out.Hint = why.kind, why.hint
+	case errors.As(err, &lost):
+		out.Kind = KindLost
+	case ctx.Err() != nil:
+		out.Kind = KindCanceled
+	}
+	return nil, out
+}
+
+// startFailure is a reason that the host gave, or that was found before asking.
+type startFailure struct {
+	kind Kind
+	text string
+	hint string
+}
+
+func (e *startFailure) Error() string { return e.text }
+
+var errSilence = errors.New("silent for too long")
+
+func (h *sshHost) start(ctx context.Context, launch Launch) (*Process, error) {
+	if h.programs == nil {
+		return nil, &startFailure{kind: KindProgram, text: "no programs are carried"}
+	}
+	script, err := newScript(strings.ToLower(rand.Text()), launch, h.programs)
+	if err != nil {
+		return nil, &startFailure{kind: KindProgram, text: err.Error()}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s := &start{host: h, script: script}
+	s.silence = time.AfterFunc(h.bound, func() { cancel(errSilence) })
+	defer s.silence.Stop()
+	if err := s.open(ctx); err != nil {
+		return nil, err
+	}
+	return s.follow(ctx)
+}
+
+// open opens the session that the program is going to live in.
+func (s *start) open(ctx context.Context) error {
+	channel, requests, err := s.host.open(ctx, "session", nil)
+	var refused *ssh.OpenChannelError
+	if errors.As(err, &refused) {
+		return &startFailure{KindShell, "the host opens no session: " + refused.Message, "MaxSessions in its sshd_config may be too small"}
+	}
+	if err != nil {
+		return err
+	}
+	s.channel = s.host.process(channel, requests)
+	s.lines = newFrames(channel, s.script.word)
+	return nil
+}
+
+// follow hands the text to the login shell and reads what it prints until it has
+// become the program. That runs beside the wait for ctx, because requests and
+// reads of a channel cannot be bounded.
+func (s *start) follow(ctx context.Context) (*Process, error) {
+	done := make(chan error, 1)
+	if !s.host.work.start(func() { done <- s.serve(ctx) }) {
+		return nil, s.host.lostError()
+	}
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		err = s.explainSilence(context.Cause(ctx))
+	}
+	if err != nil {
+		s.channel.channel.Close()
+		return nil, err
+	}
+	s.host.wire.eager.Store(false)
+	return s.channel.handOver(s.lines.in), nil
+}
+
+// serve answers the lines of the text. It returns at the line before the program.
+func (s *start) serve(ctx context.Context) error {
+	if err := s.channel.exec("exec /bin/sh -c '" + s.script.text + "'"); err != nil {
+		return err
+	}
+	for {
+		verb, rest, err := s.lines.next()
+		if err != nil {
+			return s.ended(err)
+		}
+		s.silence.Reset(s.host.bound)
+		switch verb {
+		case "exec":
+			return nil
+		case "failed":
+			return s.failed(rest)
+		case "missing":
+			if err := s.upload(ctx, rest); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// ended explains a shell that ended, or a connection, before the program began.
+func (s *start) ended(err error) error {
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
+	wait := s.channel.wait()
+	var lost *LostError
+	if errors.As(wait, &lost) {
+		return wait
+	}
+	text := "the login shell did not run what it was told"
+	if wait != nil {
+		text += fmt.Sprintf(" (%v)", wait)
+	}
+	return &startFailure{KindShell, text + s.said(), "muster needs a login shell that runs commands; is one set for this user, and no ForceCommand?"}
+}
+
+func (s *start) explainSilence(cause error) error {
+	if !errors.Is(cause, errSilence) {
+		return cause
+	}
+	text := fmt.Sprintf("the host said nothing for %s after the login", s.host.bound)
+	return &startFailure{KindShell, text + s.said(), "do its shell files (.bashrc, .profile, config.fish) wait for something, such as a slow file system?"}
+}
+
+// said quotes what the host printed so far, for an error.
+func (s *start) said() string {
+	out := ""
+	if junk := strings.TrimSpace(s.lines.junk.text()); junk != "" {
+		out += fmt.Sprintf("; it printed: %q", clip(junk))
+	}
+	if text := strings.TrimSpace(s.channel.stderr.text()); text != "" {
+		out += fmt.Sprintf("; on standard error: %q", clip(text))
+	}
+	return out
+}
+
+// clip keeps the beginning of a text that is too long for a message.
+func clip(text string) string {
+	const most = 500
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
+
+// frames finds the launcher's lines in what a host prints.
+type frames struct {
+	in   *bufio.Reader
+	word string
+	junk head // what stood before and between them
+}
+
+// lineSize bounds a line; longer ones are not the launcher's.
+const lineSize = 64 << 10
+
+func newFrames(r io.Reader, word string) *frames {
+	return &frames{in: bufio.NewReaderSize(r, lineSize), word: word + " "}
+}
+
+// next returns the verb of the next line and what follows it. The line may
+// follow other text that had no line end.
+func (f *frames) next() (verb, rest string, err error) {
+	for {
+		line, err := f.in.ReadSlice('\n')
+		before, after, found := strings.Cut(string(line), f.word)
+		f.junk.add(before)
+		if found && err == nil {
+			verb, rest, _ = strings.Cut(strings.TrimRight(after, "\r\n"), " ")
+			return verb, rest, nil
+		}
+		if err != nil && err != bufio.ErrBufferFull {
+			return "", "", err
+		}
+	}
+}
+
+// head keeps the beginning of a text; it is read and written by two goroutines.
+type head struct{ tail }
+
+func (h *head) add(text string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.kept = append(h.kept, text[:min(len(text), max(0, tailSize-len(h.kept)))]...)
+}

@@ -1,0 +1,99 @@
+// Package report is what remains of a run: how it ended and why. Its JSON form is a
+// contract with scripts (see Version). It knows nothing of how a report is made.
+package report
+
+import "time"
+
+// Version counts incompatible changes of the JSON form.
+const Version = 1
+
+// Outcomes of a run.
+const (
+	OK      = "ok"
+	Failed  = "failed"
+	Stopped = "stopped" // by the user
+)
+
+// Exit statuses of muster's own; others are a worker's.
+const (
+	ExitOK          = 0
+	ExitUsage       = 64  // bad flags
+	ExitUnreachable = 69  // a host could not be reached, or was lost for good
+	ExitInternal    = 70  // a fault of muster itself
+	ExitRefused     = 75  // plan, check or setup refused; no worker was started
+	ExitJobFile     = 78  // bad job file; nothing was contacted
+	ExitTimeout     = 124 // ended as a hang or by a time limit
+	ExitHangup      = 129
+	ExitInterrupted = 130
+	ExitTerminated  = 143
+)
+
+// Report is the end of a run. Times are seconds since 1970.
+type Report struct {
+	Version    int       `json:"version"`
+	Run        string    `json:"run"`
+	Job        string    `json:"job"`
+	Outcome    string    `json:"outcome"`
+	Exit       int       `json:"exit"`
+	FirstCause *Cause    `json:"first_cause"`
+	Attempts   []Attempt `json:"attempts"`
+	Ranks      []Rank    `json:"ranks"`
+	// Left names processes that could not be ended, and hosts that could not be asked.
+	Left     []string `json:"left"`
+	Warnings []string `json:"warnings"`
+}
+
+// Classes of causes that are known without looking at evidence.
+const (
+	ClassExit     = "exit"      // a worker ended with a status other than 0
+	ClassSignal   = "signal"    // a worker was killed by a signal that muster did not send
+	ClassStart    = "start"     // a worker could not be started
+	ClassHostLost = "host.lost" // a host is not heard any more
+	ClassAgent    = "agent.lost"
+	ClassRefused  = "refused" // no worker was started
+	ClassStopped  = "stopped" // by the user
+	ClassInternal = "internal"
+)
+
+// Cause is what came first.
+type Cause struct {
+	Class    string             `json:"class"`
+	Message  string             `json:"message"` // one sentence
+	Host     string             `json:"host,omitempty"`
+	Rank     *int               `json:"rank,omitempty"`
+	Attempt  int                `json:"attempt"`
+	Evidence []string           `json:"evidence"`
+	Numbers  map[string]float64 `json:"numbers"`
+	Log      string             `json:"log,omitempty"`
+	Tail     []byte             `json:"tail,omitempty"` // the last lines of its output
+}
+
+// Attempt is one start of all workers.
+type Attempt struct {
+	Attempt int     `json:"attempt"`
+	Started float64 `json:"started"`
+	Ended   float64 `json:"ended"`
+	Outcome string  `json:"outcome"`
+	Class   string  `json:"class,omitempty"`
+}
+
+// Rank is a rank over all attempts.
+type Rank struct {
+	Rank int    `json:"rank"`
+	Host string `json:"host"`
+	Ends []End  `json:"ends"`
+}
+
+// End is how a worker ended.
+type End struct {
+	Attempt         int      `json:"attempt"`
+	Exit            int      `json:"exit"`
+	Signal          string   `json:"signal,omitempty"`
+	StoppedByMuster string   `json:"stopped_by_muster,omitempty"` // the strongest signal that muster sent
+	Log             string   `json:"log"`
+	Error           string   `json:"error,omitempty"` // why it could not be started, or what is not known
+	Left            []string `json:"left,omitempty"`
+}
+
+// Seconds turns a time into the form that reports use.
+func Seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }

@@ -1,0 +1,69 @@
+// Package rundir knows where a run keeps things on a host: what lasts in the
+// user's state folder, sockets in a folder of the host's own. It knows nothing of
+// what is kept there.
+package rundir
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// State is the folder of what lasts of a run on the host with this id: plan,
+// events, logs, report. Homes may be shared by all hosts, so the host's id is part
+// of the path.
+func State(run, hostID string) (string, error) {
+	base := os.Getenv("XDG_STATE_HOME")
+	if base == "" || !filepath.IsAbs(base) {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("find state folder: %w", err)
+		}
+		base = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(base, "muster", "runs", run, hostID), nil
+}
+
+// MakeState makes the state folder, for its user's eyes only.
+func MakeState(run, hostID string) (string, error) {
+	dir, err := State(run, hostID)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make state folder: %w", err)
+	}
+	return dir, nil
+}
+
+// maxSocketPath is what sun_path holds on Linux, less the final zero (unix(7)).
+const maxSocketPath = 107
+
+// MakeSockets makes a new folder for sockets and what must not reach a shared home.
+// XDG_RUNTIME_DIR is only used where it outlives the login: systemd removes it when
+// the user's last session ends, unless the user lingers.
+func MakeSockets() (string, error) {
+	bases := []string{os.TempDir(), "/tmp"}
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" && lingers() {
+		bases = append([]string{dir}, bases...)
+	}
+	var lastErr error
+	for _, base := range bases {
+		dir, err := os.MkdirTemp(base, "muster-")
+		if err != nil {
+			lastErr = err
+			continue
+		}
+		if len(dir)+len("/control.sock") <= maxSocketPath {
+			return dir, nil
+		}
+		lastErr = fmt.Errorf("%s is too long a path for a socket", dir)
+		os.Remove(dir)
+	}
+	return "", fmt.Errorf("make socket folder: %w", lastErr)
+}
+
+func lingers() bool {
+	_, err := os.Stat(filepath.Join("/var/lib/systemd/linger", os.Getenv("USER")))
+	return err == nil && os.Getenv("USER") != ""
+}

@@ -1,0 +1,111 @@
+package view
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/report"
+)
+
+// tailLines is how many of the last lines of the failed rank are shown.
+const tailLines = 20
+
+// failureScreen is the one screen after a failure: what came first, its last lines,
+// what muster did then, where everything is.
+func failureScreen(st *stream, r *report.Report) []byte {
+	var b bytes.Buffer
+	c := r.FirstCause
+	mark := "✗ "
+	if r.Outcome == report.Stopped {
+		mark = "■ "
+	}
+	fmt.Fprintf(&b, "\n%s\n", st.paint("1;31", mark+strings.ReplaceAll(c.Message, "\n", "\n  ")))
+	for _, line := range c.Evidence {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	if tail := lastOf(c.Tail, tailLines); len(tail) > 0 {
+		fmt.Fprintf(&b, "  its last lines:\n%s", indent(tail, "    "))
+	}
+	if c.Log != "" {
+		fmt.Fprintf(&b, "  all of its output: %s:%s\n", c.Host, c.Log)
+	}
+	if line := consequences(r); line != "" {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	fmt.Fprintf(&b, "  run %s, exit status %d\n", r.Run, r.Exit)
+	return b.Bytes()
+}
+
+// lastOf returns the last lines of text, made harmless for a terminal.
+func lastOf(text []byte, n int) []byte {
+	text = bytes.TrimRight(text, "\n")
+	all := bytes.Split(text, []byte("\n"))
+	all = all[max(0, len(all)-n):]
+	for i, line := range all {
+		if j := bytes.LastIndexByte(bytes.TrimRight(line, "\r"), '\r'); j >= 0 {
+			line = line[j+1:] // the last version of a line that redraws itself
+		}
+		all[i] = clean(bytes.TrimRight(line, "\r"))
+	}
+	return bytes.Join(all, []byte("\n"))
+}
+
+// consequences says in a line what became of the other ranks.
+func consequences(r *report.Report) string {
+	groups := map[string][]int{}
+	for _, rank := range r.Ranks {
+		if r.FirstCause.Rank != nil && *r.FirstCause.Rank == rank.Rank {
+			continue
+		}
+		for _, end := range rank.Ends {
+			groups[became(end)] = append(groups[became(end)], rank.Rank)
+		}
+	}
+	var parts []string
+	for how, ranks := range groups {
+		parts = append(parts, fmt.Sprintf("%s %s: %s", plural(len(ranks), "rank", "ranks"), spans(ranks), how))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, "; ")
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+func became(e report.End) string {
+	switch {
+	case e.StoppedByMuster != "":
+		return "stopped by muster (" + e.StoppedByMuster + ")"
+	case e.Error != "":
+		return e.Error
+	case e.Signal != "":
+		return "killed by " + e.Signal + " afterwards"
+	case e.Exit != 0:
+		return fmt.Sprintf("ended with status %d afterwards", e.Exit)
+	}
+	return "ended well"
+}
+
+// spans writes sorted numbers as a list of ranges: 0-2,5.
+func spans(ranks []int) string {
+	var parts []string
+	for i := 0; i < len(ranks); {
+		j := i
+		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
+			j++
+		}
+		if i == j {
+			parts = append(parts, fmt.Sprint(ranks[i]))
+		} else {
+			parts = append(parts, fmt.Sprintf("%d-%d", ranks[i], ranks[j]))
+		}
+		i = j + 1
+	}
+	return strings.Join(parts, ",")
+}

@@ -1,0 +1,213 @@
+package view
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/report"
+)
+
+// Run shows a run as it goes.
+type Run struct {
+	screen *Screen
+
+	mu       sync.Mutex
+	phase    string
+	plan     *plan.Plan
+	streams  map[streamKey]*lines
+	stopping *countdown
+}
+
+type streamKey struct {
+	rank   int
+	stderr bool
+}
+
+// NewRun returns a view of a run on a screen.
+func NewRun(screen *Screen) *Run {
+	return &Run{screen: screen, streams: map[streamKey]*lines{}}
+}
+
+// Phase says what is being done now.
+func (r *Run) Phase(text string) {
+	r.mu.Lock()
+	r.phase = text
+	r.mu.Unlock()
+	r.screen.Status("muster: " + text + " …")
+}
+
+// HostDone counts hosts through the phase.
+func (r *Run) HostDone(done, all int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if all > 1 {
+		r.screen.Status(fmt.Sprintf("muster: %s … %d of %d", r.phase, done, all))
+	}
+}
+
+// Upload shows how far a program's copy to a host is.
+func (r *Run) Upload(host, program string, done, total int64) {
+	if done >= total {
+		r.screen.Status("")
+		return
+	}
+	r.screen.Status(fmt.Sprintf("muster: copying %s to %s %s", program, host, bar(done, total)))
+}
+
+func bar(done, total int64) string {
+	const width = 20
+	filled := int(done * width / max(total, 1))
+	return fmt.Sprintf("[%-*s] %3d%%", width, string(bytes.Repeat([]byte("#"), filled)), done*100/max(total, 1))
+}
+
+// Plan shows what is about to run, in a line.
+func (r *Run) Plan(p *plan.Plan) {
+	r.mu.Lock()
+	r.plan = p
+	r.mu.Unlock()
+	where := p.Hosts[0].Name
+	if n := len(p.Hosts); n > 1 {
+		where = fmt.Sprintf("%d hosts, %s to %s", n, p.Hosts[0].Name, p.Hosts[n-1].Name)
+	}
+	r.screen.Status("")
+	r.Say(fmt.Sprintf("%s: %s on %s", p.Job, count(p.WorldSize, "rank"), where))
+	r.Phase("getting ready")
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Say shows a line of muster's own.
+func (r *Run) Say(text string) { r.screen.Say("%s %s", r.screen.err.paint("2", "muster:"), text) }
+
+// Event shows what happened, where the user has to know.
+func (r *Run) Event(e event.Event) {
+	switch e.Kind {
+	case event.Meeting:
+		if r.plan != nil && len(r.plan.Hosts) > 1 {
+			r.Say(e.Message)
+		}
+	case event.Committed:
+		r.screen.Status("")
+	case event.Warning, event.Lost:
+		r.Say(r.screen.err.paint("33", "warning: ") + e.Message)
+	case event.Ended:
+		if e.Failed {
+			r.Say(r.screen.err.paint("31", e.Message))
+		}
+	case event.Stopping:
+		r.stop(e)
+	case event.Over:
+		r.endCountdown()
+		r.screen.Status("")
+	}
+}
+
+// countdown shows how the grace runs down.
+type countdown struct{ end chan struct{} }
+
+func (r *Run) stop(e event.Event) {
+	r.endCountdown()
+	if e.Grace == 0 {
+		r.Say(e.Message + " (no grace)")
+		return
+	}
+	r.Say(fmt.Sprintf("%s (SIGKILL in %v; Ctrl-C again: now)", e.Message, time.Duration(e.Grace*float64(time.Second))))
+	c := &countdown{end: make(chan struct{})}
+	r.mu.Lock()
+	r.stopping = c
+	r.mu.Unlock()
+	go c.run(r.screen, time.Now().Add(time.Duration(e.Grace*float64(time.Second))))
+}
+
+func (r *Run) endCountdown() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopping != nil {
+		close(r.stopping.end)
+		r.stopping = nil
+		r.screen.Status("")
+	}
+}
+
+func (c *countdown) run(s *Screen, until time.Time) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-c.end:
+			return
+		case now := <-ticker.C:
+			left := until.Sub(now).Round(time.Second)
+			if left < 0 {
+				return
+			}
+			s.Status(fmt.Sprintf("muster: workers have %v left to end by themselves", left))
+		}
+	}
+}
+
+// Output shows a piece of a worker's output, line by line.
+func (r *Run) Output(host string, rank int, stderr bool, data []byte, end bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if end {
+		for _, lane := range []bool{false, true} {
+			if l := r.streams[streamKey{rank, lane}]; l != nil {
+				l.end(r.liner(host, rank, lane))
+			}
+		}
+		return
+	}
+	key := streamKey{rank, stderr}
+	if r.streams[key] == nil {
+		r.streams[key] = &lines{}
+	}
+	r.streams[key].add(data, time.Now(), r.liner(host, rank, stderr))
+}
+
+// rankColours are readable on dark and light backgrounds.
+var rankColours = []string{"36", "32", "35", "34", "33", "96", "92", "95"}
+
+// liner writes a line of a rank with its prefix, in one piece.
+func (r *Run) liner(host string, rank int, stderr bool) func([]byte) {
+	to := &r.screen.out
+	if stderr {
+		to = &r.screen.err
+	}
+	prefix := to.paint(rankColours[rank%len(rankColours)], fmt.Sprintf("%s:%d|", host, rank))
+	return func(line []byte) {
+		if to.terminal {
+			line = clean(line)
+		}
+		reset := ""
+		if to.colour && bytes.IndexByte(line, 0x1b) >= 0 {
+			reset = "\x1b[0m"
+		}
+		r.screen.write(to, fmt.Appendf(nil, "%s %s%s\n", prefix, line, reset))
+	}
+}
+
+// Report shows the end of a run that did not end well on one screen, and a line of one
+// that did.
+func (r *Run) Report(rep *report.Report) {
+	r.endCountdown()
+	r.screen.Status("")
+	st := &r.screen.err
+	if rep.Outcome == report.OK {
+		r.Say(st.paint("32", fmt.Sprintf("%s: all ranks ended well", rep.Run)))
+	} else {
+		r.screen.write(st, failureScreen(st, rep))
+	}
+	for _, left := range rep.Left {
+		r.Say(st.paint("33", "left over: ") + left)
+	}
+}
