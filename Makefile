@@ -23,3 +23,17 @@ build:
 ## make release  the same, with agents for linux/amd64 and linux/arm64
 release:
 	@$(MAKE) build PLATFORMS="linux/amd64 linux/arm64"
+
+## make hosts N=3    real hosts with sshd in network namespaces, to try muster on (root)
+N ?= 3
+hosts:
+	go run ./launcher/testbed/cmd/hosts -n $(N)
+
+## make proto    the generated code anew
+PROTOS := rendezvous/rendezvouspb/rendezvous.proto launcher/coordinator/controlpb/control.proto
+proto:
+	@mkdir -p bin/tools
+	@go build -o bin/tools/ google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
+	@for p in $(PROTOS); do PATH="$(CURDIR)/bin/tools:$$PATH" protoc -I $$(dirname $$p) \
+	  --go_out=$$(dirname $$p) --go_opt=paths=source_relative \
+	  --go-grpc_out=$$(dirname $$p) --go-grpc_opt=paths=source_relative $$p || exit 1; done

@@ -108,3 +108,18 @@ func (c *control) stop(ctx context.Context, kill bool, exit int, reason string) 
 	}
 	return nil
 }
+
+func (c *control) beat(ctx context.Context) error {
+	_, err := c.client.Beat(ctx, &pb.BeatRequest{})
+	return err
+}
+
+func (c *control) hostEmpty(ctx context.Context, host string) error {
+	_, err := c.client.HostEmpty(ctx, &pb.HostEmptyRequest{Host: host})
+	return err
+}
+
+func (c *control) signal(ctx context.Context, name string) error {
+	_, err := c.client.Signal(ctx, &pb.SignalRequest{Name: name})
+	return err
+}

@@ -27,6 +27,8 @@ type fleetHost struct {
 	name    string
 	remote  remote.Host
 	process *remote.Process
+	beats   sync.Mutex // held while something is said to the agent
+	joined  bool
 	hello   *orders.Hello
 	ready   *orders.Ready // of the head host
 	words   chan heard    // what the agent says after its hello
@@ -95,6 +97,7 @@ func (h *fleetHost) begin(ctx context.Context, connect Connector, target remote.
 	}
 	h.process = process
 	go h.listen()
+	go h.beat()
 	go func() {
 		h.goneErr = process.Wait()
 		close(h.gone)
@@ -111,6 +114,37 @@ func (h *fleetHost) begin(ctx context.Context, connect Connector, target remote.
 		}
 	}
 	return nil
+}
+
+// beat gives the agent a sign of life until it has joined its coordinator: one that hears
+// none ends itself.
+func (h *fleetHost) beat() {
+	ticker := time.NewTicker(beatEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-h.gone:
+			return
+		case <-ticker.C:
+			if !h.say(orders.ToAgent{}) {
+				return
+			}
+		}
+	}
+}
+
+const beatEvery = time.Second
+
+// say says a line to the agent, unless it has joined and hears no more.
+func (h *fleetHost) say(words orders.ToAgent) bool {
+	h.beats.Lock()
+	defer h.beats.Unlock()
+	if h.joined {
+		return false
+	}
+	h.joined = words.Join != nil
+	_, err := h.process.Stdin.Write(append(orders.Encode(words), '\n'))
+	return err == nil
 }
 
 func (h *fleetHost) take(w heard) error {
@@ -151,15 +185,6 @@ func (h *fleetHost) listen() {
 		h.words <- heard{words: w}
 	}
 	h.words <- heard{err: errors.Join(io.EOF, lines.Err())}
-}
-
-// join tells the agent where its coordinator is.
-func (h *fleetHost) join(j orders.Join) error {
-	_, err := h.process.Stdin.Write(append(orders.Encode(orders.ToAgent{Join: &j}), '\n'))
-	if err != nil {
-		return fmt.Errorf("tell %s where the coordinator is: %w", h.name, err)
-	}
-	return nil
 }
 
 // facts returns what the hosts said of themselves, in their order.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/coordinator"
@@ -119,7 +120,7 @@ func targetOf(h config.Host) remote.Target {
 
 // launchOf is what is started on a host: a keeper, on the head host with a coordinator.
 func (r *Run) launchOf(id string, host int) remote.Launch {
-	l := remote.Launch{Program: "muster-agent", Args: []string{"keeper", "-run", id}}
+	l := remote.Launch{Program: "muster-agent", Args: []string{"keeper", "-run", id, "-lease", r.Job.Lease.String()}}
 	if host == 0 {
 		l.Also = []string{"muster"}
 		l.Args = append(l.Args, "-coordinator", "{muster}",
@@ -197,6 +198,7 @@ func (w *watch) stay(ctx context.Context) (int, error) {
 	var output sync.WaitGroup
 	output.Go(func() { w.showOutput(ctx) })
 	w.sendAll()
+	go w.beat(ctx)
 	for {
 		select {
 		case err := <-over:
@@ -221,15 +223,15 @@ func (w *watch) stay(ctx context.Context) (int, error) {
 // reach it.
 func (w *watch) sendAll() {
 	head := w.fleet.hosts[0]
-	join := orders.Join{Coordinator: head.ready.Pin, Lease: w.run.Job.Lease}
+	join := orders.Join{Coordinator: head.ready.Pin}
 	for _, m := range w.plan.Candidates() {
 		join.Addrs = append(join.Addrs, net.JoinHostPort(m.Addr, strconv.Itoa(head.ready.Port)))
 	}
 	for i, h := range w.fleet.hosts {
 		j := join
 		j.Name = w.run.Job.Hosts[i].Name
-		if err := h.join(j); err != nil {
-			w.troubleAt(h, err)
+		if !h.say(orders.ToAgent{Join: &j}) {
+			w.troubleAt(h, errors.New("its agent cannot be told where the coordinator is"))
 			continue
 		}
 		go func() {
@@ -242,6 +244,34 @@ func (w *watch) sendAll() {
 				}
 			}
 		}()
+	}
+}
+
+// beat gives the coordinator a sign of life until the run belongs to the hosts, and tells
+// it of hosts whose keeper has ended.
+func (w *watch) beat(ctx context.Context) {
+	for _, h := range w.fleet.hosts {
+		go func() {
+			select {
+			case <-h.gone:
+			case <-ctx.Done():
+				return
+			}
+			var lost *remote.LostError
+			if !errors.As(h.goneErr, &lost) {
+				_ = w.control.hostEmpty(ctx, h.name)
+			}
+		}()
+	}
+	ticker := time.NewTicker(beatEvery)
+	defer ticker.Stop()
+	for !w.isCommitted() {
+		select {
+		case <-ticker.C:
+			_ = w.control.beat(ctx) // a coordinator that is gone shows where events are watched
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

@@ -22,16 +22,15 @@ import (
 type Hub struct {
 	pb.UnimplementedRendezvousServer
 
-	identity *Identity
-	server   *grpc.Server
-	stop     chan struct{}
-	events   *queue[Event]
-
-	mu        sync.Mutex
+	server    *grpc.Server
 	heartbeat time.Duration
-	members   map[string]*hubMember
-	byPin     map[Pin]*hubMember
-	pushes    map[string]subscription
+	stop      chan struct{}
+	events    *queue[Event]
+
+	mu      sync.Mutex
+	members map[string]*hubMember
+	byPin   map[Pin]*hubMember
+	pushes  map[string]subscription
 }
 
 type hubMember struct {
@@ -67,7 +66,6 @@ type Event struct {
 // NewHub returns a hub that speaks with identity's key. Close ends it.
 func NewHub(identity *Identity, lease time.Duration) *Hub {
 	h := &Hub{
-		identity:  identity,
 		heartbeat: HeartbeatOf(lease),
 		stop:      make(chan struct{}),
 		members:   map[string]*hubMember{},
@@ -81,13 +79,6 @@ func NewHub(identity *Identity, lease time.Duration) *Hub {
 	)
 	pb.RegisterRendezvousServer(h.server, h)
 	return h
-}
-
-// SetLease changes the pace of heartbeats; it holds for links made after it.
-func (h *Hub) SetLease(lease time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.heartbeat = HeartbeatOf(lease)
 }
 
 // Admit lets the member with this pin in.
@@ -184,11 +175,8 @@ func (h *Hub) Link(stream pb.Rendezvous_LinkServer) error {
 	number := m.takeOver(cancel)
 	h.events.put(Event{Kind: Joined, Member: m.name, At: Now()})
 
-	h.mu.Lock()
-	heartbeat := h.heartbeat
-	h.mu.Unlock()
 	sent := make(chan error, 1)
-	go func() { sent <- sendFrames(ctx, stream, m.box, heartbeat) }()
+	go func() { sent <- sendFrames(ctx, stream, m.box, h.heartbeat) }()
 	err = h.receive(ctx, m, stream)
 	cancel()
 	<-sent

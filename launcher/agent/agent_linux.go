@@ -54,7 +54,10 @@ type agent struct {
 	workers  map[int]*worker // of the attempt, by rank; those that ended are taken out
 	logs     map[int]*ranklog.Writer
 	hold     *portHold
-	tugged   rendezvous.Instant // when the keeper last got a sign of life
+	keeper   proc.ID
+	beaten   rendezvous.Instant // when the last own beat was
+	noKeeper time.Duration      // since the keeper was heard, counted in own beats
+	noWords  time.Duration      // since the launcher was, before the Join
 	failing  string             // why this host ends its workers by itself
 	finished bool
 	follows  context.Context
@@ -105,10 +108,7 @@ func (a *agent) pace() time.Duration {
 	if a.hold != nil && len(a.hold.sockets) > 0 {
 		return 100 * time.Millisecond
 	}
-	if a.lease != 0 {
-		return rendezvous.HeartbeatOf(a.lease)
-	}
-	return time.Second
+	return rendezvous.HeartbeatOf(a.lease)
 }
 
 // hear takes in what the launcher says. It matters until the Join; then the
@@ -120,6 +120,7 @@ func (a *agent) hear(m *orders.ToAgent, err error) {
 		}
 		return
 	}
+	a.noWords = 0
 	if m.Join != nil && !a.joining {
 		a.join(m.Join)
 	}
@@ -137,25 +138,24 @@ func (a *agent) listenToKeeper() {
 }
 
 func (a *agent) heed(m tug) {
+	a.noKeeper = 0
 	switch {
 	case m.Ready != nil && m.Ready.Error != "":
 		a.words.say(orders.FromAgent{Error: "coordinator: " + m.Ready.Error})
 		a.finished = true
 	case m.Ready != nil:
 		a.words.say(orders.FromAgent{Coordinator: m.Ready})
-	case m.CoordinatorEnded != "" && a.joining:
-		a.fail("the coordinator " + m.CoordinatorEnded)
+	case m.CoordinatorEnded != "" && a.finished:
 	case m.CoordinatorEnded != "":
 		a.words.say(orders.FromAgent{Error: "the coordinator " + m.CoordinatorEnded})
-		a.finished = true
+		a.fail("the coordinator " + m.CoordinatorEnded)
 	}
 }
 
 // join links to the coordinator at the first address that proves itself and tells
 // it what this host reaches.
 func (a *agent) join(j *orders.Join) {
-	a.joining, a.name, a.lease = true, j.Name, j.Lease
-	_ = a.leash.send(tug{Lease: j.Lease}, nil)
+	a.joining, a.name = true, j.Name
 	go func() {
 		var results []rendezvous.Reach
 		linked := false
@@ -178,7 +178,7 @@ func (a *agent) join(j *orders.Join) {
 }
 
 func (a *agent) link(j *orders.Join, addr string) {
-	member, err := rendezvous.Join(a.identity, j.Coordinator, addr, j.Lease)
+	member, err := rendezvous.Join(a.identity, j.Coordinator, addr, a.lease)
 	if err != nil {
 		a.words.say(orders.FromAgent{Error: err.Error()})
 		a.finished = true
@@ -298,9 +298,9 @@ func (a *agent) fail(reason string) {
 
 // tick looks at what time changes: ranks that are being ended, the lease, the port.
 func (a *agent) tick(now rendezvous.Instant) {
-	if now.Sub(a.tugged) >= beat {
-		a.tugged = now
-		_ = a.leash.send(tug{}, nil) // a keeper that is gone shows as the leash's end
+	if beat := rendezvous.HeartbeatOf(a.lease); now.Sub(a.beaten) >= beat {
+		a.beaten = now
+		a.beat(beat)
 	}
 	a.climb(now)
 	if a.hold != nil {
@@ -312,6 +312,18 @@ func (a *agent) tick(now rendezvous.Instant) {
 	}
 	if a.failing != "" && len(a.workers) == 0 {
 		a.finish()
+	}
+}
+
+// beat gives a sign of life and looks after those that owe one. Silence is counted in
+// own beats: a machine that slept takes its sleep for nobody's silence.
+func (a *agent) beat(beat time.Duration) {
+	_ = a.leash.send(tug{}, nil) // a keeper that is gone shows as the leash's end
+	if a.noKeeper += beat; a.noKeeper > a.lease {
+		a.fail("its keeper is stopped or hangs")
+	}
+	if a.noWords += beat; a.noWords > a.lease && !a.joining {
+		a.finished = true // the launcher is stopped or hangs, and nothing has begun
 	}
 }
 
@@ -412,6 +424,10 @@ func (a *agent) leave() error {
 		ctx, cancel := context.WithTimeout(context.Background(), min(5*time.Second, a.lease))
 		defer cancel()
 		a.member.Leave(ctx)
+	}
+	if a.noKeeper > a.lease {
+		// Nobody else would end it, and it must not wake up to a run that is over.
+		return proc.Signal(a.keeper, unix.SIGKILL)
 	}
 	return a.leash.send(tug{Done: true}, nil)
 }

@@ -21,7 +21,11 @@ func (a *agent) follow(ctx context.Context, order *orders.Follow, rank int, writ
 	if err != nil {
 		return err
 	}
-	reader, err := ranklog.Open(ranklog.Path(a.stateDir, order.Attempt, rank), order.Ranks[rank])
+	path, from := ranklog.Path(a.stateDir, order.Attempt, rank), order.Ranks[rank]
+	if from == orders.FromTail {
+		from = ranklog.TailStart(path)
+	}
+	reader, err := ranklog.Open(path, from)
 	if err != nil { // there is no output, and whoever waits for it has to know
 		return errors.Join(err, pusher.Send(&rendezvous.Chunk{Source: fmt.Sprint(rank), End: true}), pusher.Close())
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,13 +20,8 @@ import (
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/launcher/rundir"
+	"github.com/muster-dev/muster/rendezvous"
 )
-
-// beat is how often keeper and agent look after each other.
-const beat = time.Second
-
-// firstLease is how long an agent may be silent before it was told the run's lease.
-const firstLease = 30 * time.Second
 
 // keeper owns the processes of a run on this host. It starts the agent and, on the
 // head host, the coordinator; workers are the agent's children until it dies.
@@ -36,12 +33,14 @@ type keeper struct {
 	tugs    chan pulled
 	pipes   map[string][]heldPipe // of logs that are not complete, by path
 	lease   time.Duration
-	silent  int  // beats since the agent was heard
-	deaf    bool // the agent's end of the leash is closed
-	done    bool // the agent has said that nothing is left
+	silent  time.Duration // since the agent was heard, counted in own beats
+	deaf    bool          // the agent's end of the leash is closed
+	done    bool          // the agent has said that nothing is left
 	agent   *proc.Child
 	coord   *proc.Child
-	coordUp *os.File // line to the coordinator
+	coordUp *os.File      // line to the coordinator
+	heard   atomic.Bool   // the coordinator has given a sign of life since the last beat
+	quiet   time.Duration // since it has, counted in own beats
 }
 
 type heldPipe struct {
@@ -60,12 +59,13 @@ func keeperMain(prefix, args []string) error {
 	flags := flag.NewFlagSet("keeper", flag.ContinueOnError)
 	run := flags.String("run", "", "id of the run")
 	coordinator := flags.String("coordinator", "", "muster program to start as coordinator; none: not here")
+	lease := flags.Duration("lease", 30*time.Second, "how long a part of the run may be silent")
 	first := flags.String("first-port", "0", "for the coordinator")
 	last := flags.String("last-port", "0", "for the coordinator")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	k, err := newKeeper(prefix, *run, *coordinator, "-first-port", *first, "-last-port", *last)
+	k, err := newKeeper(prefix, *run, *lease, *coordinator, "-first-port", *first, "-last-port", *last)
 	if err != nil {
 		// The launcher reads this where it expects the agent's first words.
 		_, _ = os.Stdout.Write(append(orders.Encode(orders.FromAgent{Error: err.Error()}), '\n'))
@@ -75,7 +75,7 @@ func keeperMain(prefix, args []string) error {
 	return k.keep()
 }
 
-func newKeeper(prefix []string, run, coordinator string, coordinatorArgs ...string) (*keeper, error) {
+func newKeeper(prefix []string, run string, lease time.Duration, coordinator string, coordinatorArgs ...string) (*keeper, error) {
 	// Started by a shell's exec this process may lead its session already.
 	if _, err := unix.Setsid(); err != nil && !errors.Is(err, unix.EPERM) {
 		return nil, fmt.Errorf("leave the session: %w", err)
@@ -84,7 +84,7 @@ func newKeeper(prefix []string, run, coordinator string, coordinatorArgs ...stri
 	if err != nil {
 		return nil, err
 	}
-	k := &keeper{run: run, reaper: reaper, lease: firstLease, tugs: make(chan pulled), pipes: map[string][]heldPipe{}}
+	k := &keeper{run: run, reaper: reaper, lease: lease, tugs: make(chan pulled), pipes: map[string][]heldPipe{}}
 	k.prefix = prefix
 	if k.stateDir, err = rundir.MakeState(run, facts.Gather("").ID); err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (k *keeper) start(coordinator string, coordinatorArgs []string) error {
 		return err
 	}
 	defer agentEnd.Close()
-	argv := k.self("worker", "-state", k.stateDir, "-sockets", k.socketDir)
+	argv := k.self("worker", "-state", k.stateDir, "-sockets", k.socketDir, "-lease", k.lease.String())
 	k.agent, err = k.reaper.Start(proc.Spec{
 		Path: argv[0], Argv: append([]string{"muster-agent"}, argv[1:]...), Env: os.Environ(), Dir: "/",
 		Files: []*os.File{nil, log, log, agentEnd, os.Stdin, os.Stdout},
@@ -137,7 +137,7 @@ func (k *keeper) startCoordinator(program string, args []string, log *os.File) e
 	defer end.Close()
 	k.coord, err = k.reaper.Start(proc.Spec{
 		Path: program, Env: os.Environ(), Dir: "/", Group: true,
-		Argv: append([]string{"muster", "coordinator", "-run", k.run, "-state", k.stateDir,
+		Argv: append([]string{"muster", "coordinator", "-run", k.run, "-state", k.stateDir, "-lease", k.lease.String(),
 			"-control", filepath.Join(k.socketDir, "control.sock")}, args...),
 		Files: []*os.File{nil, log, log, end},
 	})
@@ -164,6 +164,7 @@ func closeStandardStreams() error {
 func (k *keeper) keep() error {
 	go k.pull()
 	coordEnded := k.watchCoordinator()
+	beat := rendezvous.HeartbeatOf(k.lease)
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
 	for {
@@ -176,12 +177,30 @@ func (k *keeper) keep() error {
 			_ = k.leash.send(tug{CoordinatorEnded: how}, nil)
 			coordEnded = nil
 		case <-ticker.C:
-			// Counted in own beats, so that a machine that slept does not take its sleep
-			// for the agent's silence.
-			if k.silent++; time.Duration(k.silent)*beat > k.lease {
-				_ = proc.Signal(k.agent.ID, unix.SIGKILL)
-			}
+			k.lookAfterAgent(beat)
+			k.lookAfterCoordinator(beat)
 		}
+	}
+}
+
+// lookAfterAgent kills an agent that is silent past the lease. Silence is counted in own
+// beats, so that a machine that slept does not take its sleep for the agent's silence.
+func (k *keeper) lookAfterAgent(beat time.Duration) {
+	_ = k.leash.send(tug{}, nil) // an agent that is gone shows in its exit
+	if k.silent += beat; k.silent > k.lease {
+		_ = proc.Signal(k.agent.ID, unix.SIGKILL)
+	}
+}
+
+func (k *keeper) lookAfterCoordinator(beat time.Duration) {
+	if k.coord == nil {
+		return
+	}
+	if k.heard.Swap(false) {
+		k.quiet = 0
+	}
+	if k.quiet += beat; k.quiet > k.lease {
+		_ = proc.Signal(k.coord.ID, unix.SIGKILL)
 	}
 }
 
@@ -208,8 +227,6 @@ func (k *keeper) take(p pulled) {
 			pipe.file.Close()
 		}
 		delete(k.pipes, m.Let)
-	case m.Lease != 0:
-		k.lease = m.Lease
 	case m.Done:
 		k.done = true
 	}
@@ -221,18 +238,27 @@ func (k *keeper) watchCoordinator() chan string {
 	if k.coord == nil {
 		return nil
 	}
-	go func() {
-		var ready orders.Ready
-		if json.NewDecoder(k.coordUp).Decode(&ready) == nil {
-			_ = k.leash.send(tug{Ready: &ready}, nil)
-		}
-	}()
+	go k.listenToCoordinator()
 	ended := make(chan string, 1)
 	go func() {
 		<-k.coord.Done
 		ended <- "ended: " + k.coord.Exit().String()
 	}()
 	return ended
+}
+
+// listenToCoordinator takes its first word, and then a sign of life now and then.
+func (k *keeper) listenToCoordinator() {
+	words := bufio.NewReader(k.coordUp)
+	line, err := words.ReadBytes('\n')
+	var ready orders.Ready
+	if err == nil && json.Unmarshal(line, &ready) == nil {
+		_ = k.leash.send(tug{Ready: &ready}, nil)
+	}
+	for err == nil {
+		k.heard.Store(true)
+		_, err = words.ReadByte()
+	}
 }
 
 // afterAgent ends whatever the agent has left, saves the output that was still in the
@@ -252,9 +278,23 @@ func (k *keeper) afterAgent(coordEnded chan string) error {
 	}
 	if coordEnded != nil {
 		_, _ = k.coordUp.Write([]byte{'.'}) // one without a run has nothing more to wait for
-		<-coordEnded
+		k.awaitCoordinator(coordEnded)
 	}
 	return err
+}
+
+func (k *keeper) awaitCoordinator(ended chan string) {
+	beat := rendezvous.HeartbeatOf(k.lease)
+	ticker := time.NewTicker(beat)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-ticker.C:
+			k.lookAfterCoordinator(beat)
+		}
+	}
 }
 
 // saveOutput moves what is left in the pipes into the logs.

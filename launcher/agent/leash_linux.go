@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,10 +23,9 @@ type leash struct {
 // tug is a message on the leash. One field is set, or none in a heartbeat.
 type tug struct {
 	// From the agent.
-	Lease time.Duration `json:"lease,omitempty"` // how long the agent may be silent
-	Hold  *held         `json:"hold,omitempty"`  // a pipe's read end comes with it
-	Let   string        `json:"let,omitempty"`   // the log at this path is complete
-	Done  bool          `json:"done,omitempty"`  // nothing is left; the agent ends now
+	Hold *held  `json:"hold,omitempty"` // a pipe's read end comes with it
+	Let  string `json:"let,omitempty"`  // the log at this path is complete
+	Done bool   `json:"done,omitempty"` // nothing is left; the agent ends now
 	// From the keeper.
 	Ready            *orders.Ready `json:"ready,omitempty"`             // the coordinator is up
 	CoordinatorEnded string        `json:"coordinator_ended,omitempty"` // how

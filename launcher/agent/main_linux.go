@@ -71,6 +71,7 @@ func agentMain(prefix, args []string) error {
 	flags := flag.NewFlagSet("worker", flag.ContinueOnError)
 	stateDir := flags.String("state", "", "folder of what lasts")
 	socketDir := flags.String("sockets", "", "folder of sockets")
+	lease := flags.Duration("lease", 0, "how long a part of the run may be silent")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -92,6 +93,8 @@ func agentMain(prefix, args []string) error {
 	a := &agent{
 		place:    place{stateDir: *stateDir, socketDir: *socketDir, prefix: prefix},
 		leash:    leash,
+		lease:    *lease,
+		keeper:   proc.Parent(),
 		reaper:   reaper,
 		words:    &words{in: os.NewFile(fdHear, "launcher"), out: os.NewFile(fdSay, "launcher")},
 		facts:    facts.Gather(""),

@@ -234,7 +234,7 @@ func (w *worker) signalAll(others []proc.Stat, signal unix.Signal) {
 		w.sent = signal
 	}
 	for _, s := range others {
-		if w.sent == 0 { // the leader ended by itself and left this behind
+		if w.leaderDone && w.sent == 0 { // the leader ended by itself and left this behind
 			w.left[s.PID] = fmt.Sprintf("%s (pid %d)", s.Command, s.PID)
 		}
 		if s.Group == w.child.ID.PID {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -34,12 +35,22 @@ func (d *decoder) hosts(job *Job, block *hclsyntax.Block, base Host) {
 	case HostsLocal:
 		d.content(block.Body, block.DefRange(), hostsLocalSchema)
 		base.Name, base.Address, base.Range = LocalName, LocalName, block.DefRange()
+		base.Workdir = d.src.localFolder(base.Workdir)
 		job.Hosts = []Host{base}
 	case HostsSSH:
 		job.Hosts = d.sshHosts(block, base)
 	default:
 		d.unknownHosts(kind, at)
 	}
+}
+
+// localFolder is a folder of this machine: a relative one starts where the launcher was
+// started, as a shell's does. On other hosts there is no such place but the home.
+func (s Source) localFolder(workdir string) string {
+	if filepath.IsAbs(workdir) || strings.HasPrefix(workdir, "~") || s.Dir == "" {
+		return workdir
+	}
+	return filepath.Join(s.Dir, workdir)
 }
 
 func (d *decoder) unknownHosts(kind string, at hcl.Range) {
@@ -187,9 +198,11 @@ func (d *decoder) overrides(hosts []Host, blocks []*hclsyntax.Block, complete bo
 func indexHosts(hosts []Host) map[string]int {
 	index := map[string]int{}
 	for i, host := range hosts {
-		for _, name := range []string{host.written, withPort(host.Address, host.Port), host.Name} {
-			index[strings.ToLower(name)] = i
+		if host.Port != 0 {
+			index[strings.ToLower(withPort(host.Address, host.Port))] = i
 		}
+		index[strings.ToLower(host.written)] = i
+		index[strings.ToLower(host.Name)] = i
 	}
 	return index
 }

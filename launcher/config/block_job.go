@@ -25,6 +25,7 @@ var jobSchema = schema{
 		{name: "hosts", label: `"ssh"`, required: true},
 		{name: "ranks"},
 		{name: "stop"},
+		{name: "early_exit"},
 		{name: "logs"},
 	},
 }
@@ -50,6 +51,7 @@ func (d *decoder) job(block *hclsyntax.Block) *Job {
 		Setup:   d.string(c.attrs["setup"]),
 	})
 	job.Stop = d.stop(first(c.blocks["stop"]))
+	job.EarlyExit = d.earlyExit(first(c.blocks["early_exit"]))
 	job.Logs = d.logs(first(c.blocks["logs"]), job.worldSize())
 	return job
 }

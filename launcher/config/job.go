@@ -19,6 +19,7 @@ type Source struct {
 	Text     []byte            `json:"text"`           // the file's bytes
 	Vars     map[string]string `json:"vars,omitempty"` // -var NAME=VALUE, as typed
 	Args     []string          `json:"args,omitempty"` // the words after "--", appended to command
+	Dir      string            `json:"dir,omitempty"`  // the launcher's folder: where a relative workdir of this machine starts
 }
 
 // Kinds of a hosts block.
@@ -35,6 +36,7 @@ type Job struct {
 	Hosts     []Host   // in job file order, ranges expanded, overrides applied; Hosts[0] is the head host
 	Backend   string   // "gloo", "nccl", "none" or "" (chosen by what the hosts have)
 	Stop      Stop
+	EarlyExit EarlyExit
 	Logs      Logs
 	Lease     time.Duration // how long a silent host may live; 30s unless set
 	Ports     PortRange     // ports that muster chooses lie here; zero: the default range
@@ -54,7 +56,7 @@ type Host struct {
 	User    string // from user@host or a host block; "" leaves it to ssh_config
 	Port    int    // from host:port or a host block; 0 leaves it to ssh_config
 	PerHost int    // ranks on this host; 0 leaves it to the plan
-	Workdir string // "" is the user's home on that host; a leading ~/ is that home
+	Workdir string // of ssh hosts: "" is the user's home there, a leading ~/ too; of this machine: absolute, or beginning with ~
 	Setup   string // bash text run once on the host before the first attempt; "" for none
 	Range   hcl.Range
 
@@ -66,6 +68,12 @@ type Host struct {
 type Stop struct {
 	Grace  time.Duration // between the stop signal and SIGKILL; 30s unless set
 	Signal string        // "SIGTERM" unless set; "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGQUIT"
+}
+
+// EarlyExit is what happens when a rank ends well while others run on.
+type EarlyExit struct {
+	Notice time.Duration // after which it is said; 30s unless set
+	Limit  time.Duration // after which the run has failed; 10m unless set
 }
 
 // Logs says whose output the launcher shows. Files are always written.

@@ -44,7 +44,7 @@ func TestLimits(t *testing.T) {
 		"empty for":          `"${length([for a in range(1000) : [for b in range(1000) : [for c in range(1000) : c if false]]])}"`,
 		"repeated template":  tripled,
 		"template for":       `"%{for a in range(1000)}%{for b in range(1000)}%{for c in range(1000)}x%{endfor}%{endfor}%{endfor}"`,
-		"long string parts":  `[for s in ["` + strings.Repeat("x", 60_000) + `"] : "` + strings.Repeat("${s}", 60_000) + `"][0]`,
+		"long string parts":  `[for s in ["` + strings.Repeat("x", 25_000) + `"] : "` + strings.Repeat("${s}", 25_000) + `"][0]`,
 		"squared number":     `"${` + squared + `}"`,
 		"huge literal":       "1e999999999",
 		"huger literal":      "1e99999999999999999999",
@@ -55,47 +55,46 @@ func TestLimits(t *testing.T) {
 		"infinite":           `"${1 / 0}"`,
 		"shared lists":       "jsonencode(" + shared + ")",
 		"replace":            replaced,
-		"replace once":       `replace("` + strings.Repeat("a", 60_000) + `", "a", "` + strings.Repeat("b", 60_000) + `")`,
-		"join":               `join("` + strings.Repeat("x", 60_000) + `", [for i in range(1000) : "a"])`,
+		"replace once":       `replace("` + strings.Repeat("a", 25_000) + `", "a", "` + strings.Repeat("b", 25_000) + `")`,
+		"join":               `join("` + strings.Repeat("x", 25_000) + `", [for i in range(1000) : "a"])`,
 		"format width":       `format("%999999999d", 1)`,
 		"format precision":   `format("%.999999999f", 0.1)`,
-		"deep JSON":          `jsondecode("` + strings.Repeat("[", 1_000_000-200) + `")`,
-		"brackets":           strings.Repeat("[", 60_000) + strings.Repeat("]", 60_000),
-		"parentheses":        strings.Repeat("(", 60_000) + "1",
-		"interpolations":     strings.Repeat(`"${`, 40_000),
-		"negations":          strings.Repeat("!", 60_000) + "true",
-		"minuses":            strings.Repeat("-", 60_000) + "1",
-		"sums":               "1" + strings.Repeat("+1", 60_000),
-		"conditions":         strings.Repeat("true?1:", 60_000) + "1",
-		"indexes":            "[1]" + strings.Repeat("[0]", 60_000),
-		"directives":         `"` + strings.Repeat("%{if true}", 40_000) + `"`,
-		"attributes":         "var" + strings.Repeat(".a", 60_000),
-		"legacy indexes":     "var" + strings.Repeat(".0", 60_000),
-		"splats":             "[1]" + strings.Repeat("[*]", 60_000),
-		"calls":              strings.Repeat("lower(", 60_000),
-		"objects":            strings.Repeat("{a=", 60_000),
-		"heredocs":           strings.Repeat("<<A\n${", 60_000),
+		"deep JSON":          `jsondecode("` + strings.Repeat("[", 100_000) + `")`,
+		"brackets":           strings.Repeat("[", 25_000) + strings.Repeat("]", 25_000),
+		"stray brackets":     "1 " + strings.Repeat(")", 400_000) + "}\n A = " + strings.Repeat("(", 400_000),
+		"parentheses":        strings.Repeat("(", 25_000) + "1",
+		"interpolations":     strings.Repeat(`"${`, 25_000),
+		"negations":          strings.Repeat("!", 25_000) + "true",
+		"minuses":            strings.Repeat("-", 25_000) + "1",
+		"sums":               "1" + strings.Repeat("+1", 25_000),
+		"conditions":         strings.Repeat("true?1:", 25_000) + "1",
+		"indexes":            "[1]" + strings.Repeat("[0]", 25_000),
+		"directives":         `"` + strings.Repeat("%{if true}", 25_000) + `"`,
+		"attributes":         "var" + strings.Repeat(".a", 25_000),
+		"legacy indexes":     "var" + strings.Repeat(".0", 25_000),
+		"splats":             "[1]" + strings.Repeat("[*]", 25_000),
+		"calls":              strings.Repeat("lower(", 25_000),
+		"objects":            strings.Repeat("{a=", 25_000),
+		"heredocs":           strings.Repeat("<<A\n${", 25_000),
 	} {
 		t.Run(name, func(t *testing.T) { checkLimit(t, expr) })
 	}
 }
 
-// checkLimit evaluates a job file with the expression in env and in command.
+// checkLimit evaluates a job file with the expression in env.
 func checkLimit(t *testing.T, expr string) {
 	t.Parallel()
-	for _, place := range []string{"command = [\"x\"]\n env = { A = %s }", "command = %s"} {
-		text := fmt.Sprintf("job \"x\" {\n hosts \"local\" {}\n "+place+"\n}\n", expr)
-		src := Source{Filename: "x.hcl", Text: []byte(text)}
-		start := time.Now()
-		_, diags := src.Evaluate()
-		if !diags.HasErrors() {
-			t.Error("no error")
-		}
-		if took := time.Since(start); took > 20*time.Second {
-			t.Errorf("took %s", took)
-		}
-		checkPrint(t, src, diags)
+	text := fmt.Sprintf("job \"x\" {\n hosts \"local\" {}\n command = [\"x\"]\n env = { A = %s }\n}\n", expr)
+	src := Source{Filename: "x.hcl", Text: []byte(text)}
+	start := time.Now()
+	_, diags := src.Evaluate()
+	if !diags.HasErrors() {
+		t.Error("no error")
 	}
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("took %s", took)
+	}
+	checkPrint(t, src, diags)
 }
 
 func checkPrint(t *testing.T, src Source, diags hcl.Diagnostics) {
@@ -108,7 +107,7 @@ func checkPrint(t *testing.T, src Source, diags hcl.Diagnostics) {
 // TestManyNames: looking for slips among many names takes no long time.
 func TestManyNames(t *testing.T) {
 	var blocks, variables, uses strings.Builder
-	for i := range 10_000 {
+	for i := range 3_000 {
 		fmt.Fprintf(&blocks, "host \"gqu%05d\" {\n}\n", i)
 		fmt.Fprintf(&variables, "variable \"name%d\" {\n}\n", i)
 		fmt.Fprintf(&uses, "var.naem%d,", i)
@@ -120,7 +119,7 @@ func TestManyNames(t *testing.T) {
 		src := Source{Filename: "x.hcl", Text: []byte(text)}
 		start := time.Now()
 		_, diags := src.Evaluate()
-		if took := time.Since(start); len(diags) < 10_000 || took > 20*time.Second {
+		if took := time.Since(start); len(diags) < 3_000 || took > 20*time.Second {
 			t.Errorf("%s: %d diagnostics in %s", name, len(diags), took)
 		} else {
 			t.Logf("%s: %s", name, took)

@@ -8,13 +8,6 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// Limits of a job file's shape. The parser and the evaluator are recursive, and a
-// Go program cannot survive a stack that is used up.
-const (
-	maxNesting   = 64     // brackets within brackets
-	maxOperators = 20_000 // of signs that each add a level to an expression
-)
-
 // parse reads the text to a body. Errors of the parser are kept; what stands
 // before them is decoded all the same.
 func (d *decoder) parse() *hclsyntax.Body {
@@ -34,38 +27,6 @@ func (d *decoder) parse() *hclsyntax.Body {
 func (d *decoder) prepare(node hclsyntax.Node, text []byte) {
 	d.keepLiterals(node, text)
 	addMeters(node)
-}
-
-// checkShape finds where brackets or operators go beyond the limits, nil where
-// they do not.
-func checkShape(text []byte, filename string) *hcl.Diagnostic {
-	tokens, _ := hclsyntax.LexConfig(text, filename, hcl.InitialPos)
-	depth, operators := 0, 0
-	for _, token := range tokens {
-		switch token.Type {
-		case hclsyntax.TokenOBrace, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp, hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc:
-			depth++
-		case hclsyntax.TokenOBrack, hclsyntax.TokenTemplateControl:
-			depth++
-			operators++
-		case hclsyntax.TokenCBrace, hclsyntax.TokenCParen, hclsyntax.TokenCBrack, hclsyntax.TokenTemplateSeqEnd,
-			hclsyntax.TokenCQuote, hclsyntax.TokenCHeredoc:
-			depth--
-		case hclsyntax.TokenIdent, hclsyntax.TokenNumberLit, hclsyntax.TokenStringLit, hclsyntax.TokenQuotedLit,
-			hclsyntax.TokenNewline, hclsyntax.TokenComma, hclsyntax.TokenEqual, hclsyntax.TokenComment:
-		default:
-			operators++
-		}
-		if depth > maxNesting || operators > maxOperators {
-			return &hcl.Diagnostic{
-				Severity: hcl.DiagError,
-				Summary:  "Job file too complex",
-				Detail:   "There are too many brackets within brackets, or too many operators. Make such values in the training script instead.",
-				Subject:  &token.Range,
-			}
-		}
-	}
-	return nil
 }
 
 // addSyntaxErrors keeps the parser's errors with a hint where text for the shell

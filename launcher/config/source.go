@@ -21,6 +21,7 @@ const maxText = 1 << 20
 // WriteDiagnostics only.
 func Read(filename string, vars map[string]string, args []string) (Source, hcl.Diagnostics) {
 	src := Source{Filename: filename, Vars: vars, Args: args}
+	src.Dir, _ = os.Getwd() // where it is not known, the user's home stands in
 	text, err := readLimited(filename)
 	if err != nil {
 		return src, hcl.Diagnostics{unreadable(filename, err)}

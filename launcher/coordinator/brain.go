@@ -26,12 +26,12 @@ const (
 
 // settings are what the job file says about how to run.
 type settings struct {
-	run       string
-	lease     time.Duration
-	signal    string
-	grace     time.Duration
-	firstPort int
-	lastPort  int
+	run        string
+	lease      time.Duration
+	stopSignal string
+	grace      time.Duration
+	firstPort  int
+	lastPort   int
 }
 
 // brain is the state of a run. Its methods take what happened, with the time on the
@@ -287,7 +287,7 @@ func (b *brain) tryCommit() {
 		return
 	}
 	b.phase = running
-	b.say(event.Event{Kind: event.Meeting, Host: b.hosts[0].name, Message: b.meetingWords()})
+	b.sayMeeting()
 	b.say(event.Event{Kind: event.Committed, Message: fmt.Sprintf("%d ranks on %d hosts are being started", b.plan.WorldSize, len(b.hosts))})
 	b.startAll()
 }
@@ -349,18 +349,23 @@ func (b *brain) noMasterWords(candidates []plan.Master) string {
 	return strings.Join(lines, "\n")
 }
 
-func (b *brain) meetingWords() string {
+// sayMeeting tells where the ranks meet, and why not elsewhere.
+func (b *brain) sayMeeting() {
 	m := b.plan.Candidates()[b.master]
-	words := fmt.Sprintf("ranks meet at %s:%d", m.Addr, b.port)
+	b.say(event.Event{Kind: event.Meeting, Host: b.hosts[0].name, Message: fmt.Sprintf("ranks meet at %s:%d", m.Addr, b.port)})
 	for _, other := range b.plan.Masters {
-		if other.Passed != "" && other.Addr != loopback4 {
-			words += fmt.Sprintf("; not at %s: %s", other.Addr, other.Passed)
+		if other.Passed != "" {
+			b.say(event.Event{Kind: event.Passed, Host: b.hosts[0].name, Message: fmt.Sprintf("%s was passed over: %s", other.Addr, other.Passed)})
 		}
 	}
-	return words
+	for _, better := range b.plan.Candidates()[:b.master] {
+		for _, h := range b.hosts {
+			if r, _ := h.reachOf(better.Addr); r.Error != "" {
+				b.say(event.Event{Kind: event.Passed, Host: h.name, Message: fmt.Sprintf("%s was passed over: %s does not reach it: %s", better.Addr, h.name, r.Error)})
+			}
+		}
+	}
 }
-
-const loopback4 = "127.0.0.1"
 
 func (b *brain) meeting() plan.Meeting {
 	addr := b.plan.Candidates()[b.master].Addr
@@ -375,7 +380,7 @@ func (b *brain) meeting() plan.Meeting {
 func (b *brain) startAll() {
 	meeting := b.meeting()
 	for i, h := range b.plan.Hosts {
-		start := &orders.Start{Attempt: b.attempt, Command: b.plan.Command, Signal: b.signal, Grace: b.grace}
+		start := &orders.Start{Attempt: b.attempt, Command: b.plan.Command, Signal: b.stopSignal, Grace: b.grace}
 		for rank := h.FirstRank; rank < h.FirstRank+h.Ranks; rank++ {
 			vars, err := b.plan.Env(rank, meeting)
 			if err != nil {

@@ -10,6 +10,8 @@ import (
 
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/rendezvous"
 )
 
 // control answers launchers.
@@ -65,16 +67,19 @@ func (s control) Watch(request *pb.WatchRequest, stream pb.Control_WatchServer) 
 
 // Logs delivers the output of ranks until they ended.
 func (s control) Logs(request *pb.LogsRequest, stream pb.Control_LogsServer) error {
-	ranks := make([]int, 0, len(request.Ranks))
-	for _, rank := range request.Ranks {
-		ranks = append(ranks, int(rank))
-	}
-	if len(ranks) == 0 {
+	if len(request.Ranks) == 0 {
 		return nil
+	}
+	from := map[int]int64{}
+	for _, rank := range request.Ranks {
+		from[int(rank)] = int64(request.From[rank])
+		if request.Tail {
+			from[int(rank)] = orders.FromTail
+		}
 	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	r := newReading(ctx, s.c.nextName(), ranks)
+	r := newReading(ctx, s.c.nextName(), from)
 	s.c.hub.Subscribe(ctx, r.name, r.chunks)
 	s.c.post(func() { s.c.addReading(r) })
 	for {
@@ -100,6 +105,32 @@ func (s control) Stop(_ context.Context, request *pb.StopRequest) (*pb.StopReply
 		}
 	})
 	return &pb.StopReply{}, nil
+}
+
+// Signal passes a signal on to the leader of each rank.
+func (s control) Signal(_ context.Context, request *pb.SignalRequest) (*pb.SignalReply, error) {
+	s.c.post(func() {
+		if s.c.brain != nil {
+			s.c.brain.signal(request.Name)
+		}
+	})
+	return &pb.SignalReply{}, nil
+}
+
+// Beat is a sign of life of the launcher.
+func (s control) Beat(context.Context, *pb.BeatRequest) (*pb.BeatReply, error) {
+	s.c.post(func() { s.c.launcher = rendezvous.Now() })
+	return &pb.BeatReply{}, nil
+}
+
+// HostEmpty says that nothing of the run is left on a host.
+func (s control) HostEmpty(_ context.Context, request *pb.HostEmptyRequest) (*pb.HostEmptyReply, error) {
+	s.c.post(func() {
+		if host, ok := s.c.members[request.Host]; ok && s.c.brain != nil {
+			s.c.brain.hostEmpty(host, rendezvous.Now())
+		}
+	})
+	return &pb.HostEmptyReply{}, nil
 }
 
 func (c *Coordinator) nextName() string {

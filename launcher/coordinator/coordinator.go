@@ -17,6 +17,7 @@ import (
 // the brain; everything else posts functions to it.
 type Coordinator struct {
 	stateDir string
+	lease    time.Duration
 	hub      *rendezvous.Hub
 	journal  *journal
 	inbox    chan func()
@@ -27,19 +28,20 @@ type Coordinator struct {
 	members  map[string]int
 	readings []*reading
 	watchers int
-	began    bool // the attempt's workers are being started
+	launcher rendezvous.Instant // when the launcher that submitted was last heard
+	began    bool               // the attempt's workers are being started
 	wrapping bool
 	quit     bool // there will be no run
 	over     *report.Report
 }
 
-func newCoordinator(stateDir string, hub *rendezvous.Hub) (*Coordinator, error) {
+func newCoordinator(stateDir string, lease time.Duration, hub *rendezvous.Hub) (*Coordinator, error) {
 	j, err := openJournal(stateDir)
 	if err != nil {
 		return nil, err
 	}
 	return &Coordinator{
-		stateDir: stateDir, hub: hub, journal: j, inbox: make(chan func(), 16),
+		stateDir: stateDir, lease: lease, hub: hub, journal: j, inbox: make(chan func(), 16),
 		ended: make(chan struct{}), members: map[string]int{},
 	}, nil
 }
@@ -51,9 +53,6 @@ func (c *Coordinator) post(f func()) {
 	}
 }
 
-// submitWait bounds how long a coordinator waits for a run.
-const submitWait = 30 * time.Second
-
 // lastWait bounds how long who watches may take to hear of the end.
 const lastWait = 5 * time.Second
 
@@ -62,7 +61,7 @@ func (c *Coordinator) run() {
 	defer close(c.ended)
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
-	born := time.Now()
+	born := rendezvous.Now()
 	var overAt time.Time
 	for {
 		select {
@@ -75,7 +74,7 @@ func (c *Coordinator) run() {
 		}
 		c.act()
 		switch {
-		case c.brain == nil && (c.quit || time.Since(born) > submitWait):
+		case c.brain == nil && (c.quit || rendezvous.Now().Sub(born) > c.lease):
 			return
 		case c.over != nil && overAt.IsZero():
 			overAt = time.Now()
@@ -100,8 +99,7 @@ func (c *Coordinator) begin(b *brain, hosts []SubmittedHost) error {
 	if c.brain != nil {
 		return fmt.Errorf("a run was submitted already")
 	}
-	c.brain = b
-	c.hub.SetLease(b.lease)
+	c.brain, c.launcher = b, rendezvous.Now()
 	for i, h := range hosts {
 		c.members[h.Name] = i
 		c.hub.Admit(h.Name, h.Pin)
@@ -133,6 +131,9 @@ func (c *Coordinator) hubEvent(e rendezvous.Event) {
 func (c *Coordinator) tick() {
 	if c.brain == nil {
 		return
+	}
+	if rendezvous.Now().Sub(c.launcher) > c.lease {
+		c.brain.launcherLeft()
 	}
 	c.brain.tick(rendezvous.Now(), func(host int) (rendezvous.Instant, bool) {
 		return c.hub.Heard(c.brain.hosts[host].name)

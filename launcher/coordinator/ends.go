@@ -126,9 +126,45 @@ func (b *brain) failing(host int, f *orders.Failing, at rendezvous.Instant) {
 }
 
 // keeperDied: the keeper beside this process is no more, and with it who would end
-// this host's processes.
-func (b *brain) keeperDied() {
-	b.stopRequested(stopRequest{exit: report.ExitInternal, reason: "the keeper on " + b.hosts[0].name + " died"})
+// this host's processes if the agent cannot.
+func (b *brain) keeperDied(now rendezvous.Instant) {
+	message := "the keeper on " + b.hosts[0].name + " died"
+	switch b.phase {
+	case gathering:
+		b.refusals = append(b.refusals, refusal{host: b.hosts[0].name, code: report.ExitUnreachable, message: "its keeper died"})
+		b.wrapUp()
+	case running:
+		b.hostLost(0, now, report.ClassAgent, message)
+	}
+}
+
+// hostEmpty: a host's keeper has ended, so nothing of the run is left there.
+func (b *brain) hostEmpty(host int, now rendezvous.Instant) {
+	h := b.hosts[host]
+	if h.finished || h.gone || b.phase == over {
+		return
+	}
+	b.dropped(host, "its keeper has ended", now)
+	b.giveUp(host)
+	b.advance()
+}
+
+// giveUp stops waiting for a host.
+func (b *brain) giveUp(host int) {
+	b.hosts[host].gone = true
+	for _, r := range b.ranks {
+		if r.host == host && r.ended == nil {
+			r.lost = true
+		}
+	}
+}
+
+// signal passes a signal on to the leader of each rank.
+func (b *brain) signal(name string) {
+	if b.phase == running || b.phase == stopping {
+		b.say(event.Event{Kind: event.Signalled, Message: name + " is passed on to every rank"})
+		b.sendAll(orders.Order{Signal: &orders.Signal{Attempt: b.attempt, Name: name}})
+	}
 }
 
 func (b *brain) hostLost(host int, at rendezvous.Instant, class, message string) {
@@ -149,7 +185,7 @@ func (b *brain) tick(now rendezvous.Instant, heard func(host int) (rendezvous.In
 			continue
 		}
 		// Its own keeper and agent have ended its workers by now.
-		h.gone = true
+		b.giveUp(i)
 		message := fmt.Sprintf("no answer from %s for %v", h.name, now.Sub(last).Round(100*time.Millisecond))
 		if b.phase == running {
 			b.hostLost(i, last, report.ClassHostLost, message)
@@ -157,11 +193,6 @@ func (b *brain) tick(now rendezvous.Instant, heard func(host int) (rendezvous.In
 			b.say(event.Event{Kind: event.Lost, Host: h.name, Message: message})
 		}
 		b.left = append(b.left, h.name+": did not answer any more; its keeper ends its workers within the lease of "+b.lease.String())
-		for rank, r := range b.ranks {
-			if r.host == i && r.ended == nil {
-				b.ranks[rank].lost = true
-			}
-		}
 	}
 	b.advance()
 }

@@ -40,6 +40,7 @@ func serve(keeper *os.File, args []string) error {
 	_ = flags.String("run", "", "id of the run")
 	stateDir := flags.String("state", "", "folder of what lasts")
 	socket := flags.String("control", "", "path of the control socket")
+	lease := flags.Duration("lease", 30*time.Second, "how long a part of the run may be silent")
 	first := flags.Int("first-port", 0, "first port to listen on; 0: any")
 	last := flags.Int("last-port", 0, "last port to listen on")
 	if err := flags.Parse(args); err != nil {
@@ -57,8 +58,8 @@ func serve(keeper *os.File, args []string) error {
 	if err != nil {
 		return err
 	}
-	hub := rendezvous.NewHub(identity, time.Second*30)
-	c, err := newCoordinator(*stateDir, hub)
+	hub := rendezvous.NewHub(identity, *lease)
+	c, err := newCoordinator(*stateDir, *lease, hub)
 	if err != nil {
 		return err
 	}
@@ -71,10 +72,25 @@ func serve(keeper *os.File, args []string) error {
 		return fmt.Errorf("tell keeper: %w", err)
 	}
 	go c.listenToKeeper(keeper)
+	go c.beat(keeper)
 	c.run()
 	endGently(server)
 	hub.Close()
 	return nil
+}
+
+// beat gives the keeper a sign of life, from the loop that decides.
+func (c *Coordinator) beat(keeper io.Writer) {
+	ticker := time.NewTicker(rendezvous.HeartbeatOf(c.lease))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			c.post(func() { _, _ = keeper.Write([]byte{'.'}) })
+		case <-c.ended:
+			return
+		}
+	}
 }
 
 // endGently lets answers that are on their way arrive.
@@ -95,7 +111,7 @@ func (c *Coordinator) listenToKeeper(keeper io.Reader) {
 		case c.brain == nil:
 			c.quit = true
 		case !agentDone:
-			c.brain.keeperDied()
+			c.brain.keeperDied(rendezvous.Now())
 		}
 	})
 	if agentDone {

@@ -25,12 +25,8 @@ type reading struct {
 // idle is how long a reader may take nothing before the run ends without it.
 const idle = 30 * time.Second
 
-func newReading(ctx context.Context, name string, ranks []int) *reading {
-	r := &reading{name: name, chunks: make(chan *rendezvous.Chunk), done: ctx.Done(), next: map[int]int64{}, moved: time.Now()}
-	for _, rank := range ranks {
-		r.next[rank] = 0
-	}
-	return r
+func newReading(ctx context.Context, name string, from map[int]int64) *reading {
+	return &reading{name: name, chunks: make(chan *rendezvous.Chunk), done: ctx.Done(), next: from, moved: time.Now()}
 }
 
 // wanted returns the ranks, of those that want selects, that have not ended, and from

@@ -18,11 +18,13 @@ const (
 	Linked    Kind = "linked"    // a host's agent and the coordinator have met
 	Prepared  Kind = "prepared"  // a host is ready: work folder, setup, command
 	Meeting   Kind = "meeting"   // MASTER_ADDR and MASTER_PORT are chosen
+	Passed    Kind = "passed"    // an address was passed over for MASTER_ADDR, and why
 	Committed Kind = "committed" // the run now belongs to the hosts
 	Started   Kind = "started"   // a worker runs
 	Ended     Kind = "ended"     // a worker ended
 	Lost      Kind = "lost"      // a host is not heard any more
 	Stopping  Kind = "stopping"  // workers are being ended
+	Signalled Kind = "signalled" // a signal was passed on to the workers
 	Warning   Kind = "warning"
 	Over      Kind = "over" // nothing more will happen; holds the report
 )

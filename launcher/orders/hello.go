@@ -7,7 +7,6 @@ package orders
 import (
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/rendezvous"
@@ -36,8 +35,8 @@ type Ready struct {
 	Error   string         `json:"error,omitempty"` // why there is no coordinator
 }
 
-// ToAgent is a line that the launcher says to an agent. One field is set. The end
-// of the stream before a Join ends the agent.
+// ToAgent is a line that the launcher says to an agent. Before the Join an empty one
+// comes every second; their end ends the agent.
 type ToAgent struct {
 	Join *Join `json:"join,omitempty"`
 }
@@ -47,7 +46,6 @@ type Join struct {
 	Name        string         `json:"name"` // the host's name in the job file
 	Coordinator rendezvous.Pin `json:"coordinator"`
 	Addrs       []string       `json:"addrs"` // host:port candidates, best first
-	Lease       time.Duration  `json:"lease"`
 }
 
 // Encode turns a message into bytes.

@@ -62,11 +62,14 @@ type Signal struct {
 	Name    string `json:"name"` // such as "SIGUSR1"
 }
 
+// FromTail stands for the last lines of a file as a place to read from.
+const FromTail = -1
+
 // Follow pushes the output of ranks under a subscription, until they ended.
 type Follow struct {
 	Subscription string        `json:"subscription"`
 	Attempt      int           `json:"attempt"`
-	Ranks        map[int]int64 `json:"ranks"` // from which byte of its file on
+	Ranks        map[int]int64 `json:"ranks"` // from which byte of its file on, or FromTail
 }
 
 // Finish ends the agent, and with it the keeper. Answered by Finished.

@@ -34,6 +34,15 @@ func StatOf(pid int) (Stat, error) {
 	return parseStat(text)
 }
 
+// Parent names this process's parent.
+func Parent() ID {
+	s, err := StatOf(os.Getppid())
+	if err != nil {
+		return ID{} // no process has pid 0: signals to it go nowhere
+	}
+	return s.ID
+}
+
 // parseStat reads one line of the form "PID (COMMAND) STATE PPID ...", in which
 // the command may hold spaces and parentheses.
 func parseStat(text []byte) (Stat, error) {

@@ -1,6 +1,7 @@
 package ranklog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -128,7 +129,26 @@ func Tail(path string, lane Lane, limit int) ([]byte, error) {
 	return tail, nil
 }
 
+// TailStart is where the last lines of a log begin: at a line's start, some 2 KiB before
+// its end.
+func TailStart(path string) int64 {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() <= tailStart {
+		return 0
+	}
+	text := make([]byte, tailStart)
+	from := info.Size() - tailStart
+	n, _ := f.ReadAt(text, from)
+	return from + int64(bytes.IndexByte(text[:n], '\n')+1)
+}
+
 const (
-	chunk    = 64 << 10
-	lookBack = 1 << 20
+	tailStart = 2 << 10
+	chunk     = 64 << 10
+	lookBack  = 1 << 20
 )

@@ -200,6 +200,8 @@ func (x *WatchEvent) GetEvent() []byte {
 type LogsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ranks         []int32                `protobuf:"varint,1,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`
+	From          map[int32]uint64       `protobuf:"bytes,2,rep,name=from,proto3" json:"from,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // first byte wanted of a rank's output; none: its start
+	Tail          bool                   `protobuf:"varint,3,opt,name=tail,proto3" json:"tail,omitempty"`                                                                            // begin with the last lines
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -239,6 +241,20 @@ func (x *LogsRequest) GetRanks() []int32 {
 		return x.Ranks
 	}
 	return nil
+}
+
+func (x *LogsRequest) GetFrom() map[int32]uint64 {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *LogsRequest) GetTail() bool {
+	if x != nil {
+		return x.Tail
+	}
+	return false
 }
 
 type LogChunk struct {
@@ -421,6 +437,238 @@ func (*StopReply) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{7}
 }
 
+type SignalRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // such as "SIGUSR1"
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalRequest) Reset() {
+	*x = SignalRequest{}
+	mi := &file_control_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalRequest) ProtoMessage() {}
+
+func (x *SignalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
+func (*SignalRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SignalRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type SignalReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalReply) Reset() {
+	*x = SignalReply{}
+	mi := &file_control_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalReply) ProtoMessage() {}
+
+func (x *SignalReply) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalReply.ProtoReflect.Descriptor instead.
+func (*SignalReply) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{9}
+}
+
+type BeatRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeatRequest) Reset() {
+	*x = BeatRequest{}
+	mi := &file_control_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeatRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeatRequest) ProtoMessage() {}
+
+func (x *BeatRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeatRequest.ProtoReflect.Descriptor instead.
+func (*BeatRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{10}
+}
+
+type BeatReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeatReply) Reset() {
+	*x = BeatReply{}
+	mi := &file_control_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeatReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeatReply) ProtoMessage() {}
+
+func (x *BeatReply) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeatReply.ProtoReflect.Descriptor instead.
+func (*BeatReply) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{11}
+}
+
+type HostEmptyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"` // its name in the job file
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostEmptyRequest) Reset() {
+	*x = HostEmptyRequest{}
+	mi := &file_control_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostEmptyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostEmptyRequest) ProtoMessage() {}
+
+func (x *HostEmptyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostEmptyRequest.ProtoReflect.Descriptor instead.
+func (*HostEmptyRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *HostEmptyRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+type HostEmptyReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostEmptyReply) Reset() {
+	*x = HostEmptyReply{}
+	mi := &file_control_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostEmptyReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostEmptyReply) ProtoMessage() {}
+
+func (x *HostEmptyReply) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostEmptyReply.ProtoReflect.Descriptor instead.
+func (*HostEmptyReply) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{13}
+}
+
 var File_control_proto protoreflect.FileDescriptor
 
 const file_control_proto_rawDesc = "" +
@@ -436,9 +684,14 @@ const file_control_proto_rawDesc = "" +
 	"\x04from\x18\x01 \x01(\x04R\x04from\"\"\n" +
 	"\n" +
 	"WatchEvent\x12\x14\n" +
-	"\x05event\x18\x01 \x01(\fR\x05event\"#\n" +
+	"\x05event\x18\x01 \x01(\fR\x05event\"\xae\x01\n" +
 	"\vLogsRequest\x12\x14\n" +
-	"\x05ranks\x18\x01 \x03(\x05R\x05ranks\"\x8a\x01\n" +
+	"\x05ranks\x18\x01 \x03(\x05R\x05ranks\x12<\n" +
+	"\x04from\x18\x02 \x03(\v2(.muster.control.v1.LogsRequest.FromEntryR\x04from\x12\x12\n" +
+	"\x04tail\x18\x03 \x01(\bR\x04tail\x1a7\n" +
+	"\tFromEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x8a\x01\n" +
 	"\bLogChunk\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x12\n" +
@@ -450,12 +703,23 @@ const file_control_proto_rawDesc = "" +
 	"\x04kill\x18\x01 \x01(\bR\x04kill\x12\x12\n" +
 	"\x04exit\x18\x02 \x01(\x05R\x04exit\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"\v\n" +
-	"\tStopReply2\xad\x02\n" +
+	"\tStopReply\"#\n" +
+	"\rSignalRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\r\n" +
+	"\vSignalReply\"\r\n" +
+	"\vBeatRequest\"\v\n" +
+	"\tBeatReply\"&\n" +
+	"\x10HostEmptyRequest\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\"\x10\n" +
+	"\x0eHostEmptyReply2\x94\x04\n" +
 	"\aControl\x12J\n" +
 	"\x06Submit\x12 .muster.control.v1.SubmitRequest\x1a\x1e.muster.control.v1.SubmitReply\x12I\n" +
 	"\x05Watch\x12\x1f.muster.control.v1.WatchRequest\x1a\x1d.muster.control.v1.WatchEvent0\x01\x12E\n" +
 	"\x04Logs\x12\x1e.muster.control.v1.LogsRequest\x1a\x1b.muster.control.v1.LogChunk0\x01\x12D\n" +
-	"\x04Stop\x12\x1e.muster.control.v1.StopRequest\x1a\x1c.muster.control.v1.StopReplyB=Z;github.com/muster-dev/muster/launcher/coordinator/controlpbb\x06proto3"
+	"\x04Stop\x12\x1e.muster.control.v1.StopRequest\x1a\x1c.muster.control.v1.StopReply\x12J\n" +
+	"\x06Signal\x12 .muster.control.v1.SignalRequest\x1a\x1e.muster.control.v1.SignalReply\x12D\n" +
+	"\x04Beat\x12\x1e.muster.control.v1.BeatRequest\x1a\x1c.muster.control.v1.BeatReply\x12S\n" +
+	"\tHostEmpty\x12#.muster.control.v1.HostEmptyRequest\x1a!.muster.control.v1.HostEmptyReplyB=Z;github.com/muster-dev/muster/launcher/coordinator/controlpbb\x06proto3"
 
 var (
 	file_control_proto_rawDescOnce sync.Once
@@ -469,31 +733,45 @@ func file_control_proto_rawDescGZIP() []byte {
 	return file_control_proto_rawDescData
 }
 
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_control_proto_goTypes = []any{
-	(*SubmitRequest)(nil), // 0: muster.control.v1.SubmitRequest
-	(*SubmitReply)(nil),   // 1: muster.control.v1.SubmitReply
-	(*WatchRequest)(nil),  // 2: muster.control.v1.WatchRequest
-	(*WatchEvent)(nil),    // 3: muster.control.v1.WatchEvent
-	(*LogsRequest)(nil),   // 4: muster.control.v1.LogsRequest
-	(*LogChunk)(nil),      // 5: muster.control.v1.LogChunk
-	(*StopRequest)(nil),   // 6: muster.control.v1.StopRequest
-	(*StopReply)(nil),     // 7: muster.control.v1.StopReply
+	(*SubmitRequest)(nil),    // 0: muster.control.v1.SubmitRequest
+	(*SubmitReply)(nil),      // 1: muster.control.v1.SubmitReply
+	(*WatchRequest)(nil),     // 2: muster.control.v1.WatchRequest
+	(*WatchEvent)(nil),       // 3: muster.control.v1.WatchEvent
+	(*LogsRequest)(nil),      // 4: muster.control.v1.LogsRequest
+	(*LogChunk)(nil),         // 5: muster.control.v1.LogChunk
+	(*StopRequest)(nil),      // 6: muster.control.v1.StopRequest
+	(*StopReply)(nil),        // 7: muster.control.v1.StopReply
+	(*SignalRequest)(nil),    // 8: muster.control.v1.SignalRequest
+	(*SignalReply)(nil),      // 9: muster.control.v1.SignalReply
+	(*BeatRequest)(nil),      // 10: muster.control.v1.BeatRequest
+	(*BeatReply)(nil),        // 11: muster.control.v1.BeatReply
+	(*HostEmptyRequest)(nil), // 12: muster.control.v1.HostEmptyRequest
+	(*HostEmptyReply)(nil),   // 13: muster.control.v1.HostEmptyReply
+	nil,                      // 14: muster.control.v1.LogsRequest.FromEntry
 }
 var file_control_proto_depIdxs = []int32{
-	0, // 0: muster.control.v1.Control.Submit:input_type -> muster.control.v1.SubmitRequest
-	2, // 1: muster.control.v1.Control.Watch:input_type -> muster.control.v1.WatchRequest
-	4, // 2: muster.control.v1.Control.Logs:input_type -> muster.control.v1.LogsRequest
-	6, // 3: muster.control.v1.Control.Stop:input_type -> muster.control.v1.StopRequest
-	1, // 4: muster.control.v1.Control.Submit:output_type -> muster.control.v1.SubmitReply
-	3, // 5: muster.control.v1.Control.Watch:output_type -> muster.control.v1.WatchEvent
-	5, // 6: muster.control.v1.Control.Logs:output_type -> muster.control.v1.LogChunk
-	7, // 7: muster.control.v1.Control.Stop:output_type -> muster.control.v1.StopReply
-	4, // [4:8] is the sub-list for method output_type
-	0, // [0:4] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	14, // 0: muster.control.v1.LogsRequest.from:type_name -> muster.control.v1.LogsRequest.FromEntry
+	0,  // 1: muster.control.v1.Control.Submit:input_type -> muster.control.v1.SubmitRequest
+	2,  // 2: muster.control.v1.Control.Watch:input_type -> muster.control.v1.WatchRequest
+	4,  // 3: muster.control.v1.Control.Logs:input_type -> muster.control.v1.LogsRequest
+	6,  // 4: muster.control.v1.Control.Stop:input_type -> muster.control.v1.StopRequest
+	8,  // 5: muster.control.v1.Control.Signal:input_type -> muster.control.v1.SignalRequest
+	10, // 6: muster.control.v1.Control.Beat:input_type -> muster.control.v1.BeatRequest
+	12, // 7: muster.control.v1.Control.HostEmpty:input_type -> muster.control.v1.HostEmptyRequest
+	1,  // 8: muster.control.v1.Control.Submit:output_type -> muster.control.v1.SubmitReply
+	3,  // 9: muster.control.v1.Control.Watch:output_type -> muster.control.v1.WatchEvent
+	5,  // 10: muster.control.v1.Control.Logs:output_type -> muster.control.v1.LogChunk
+	7,  // 11: muster.control.v1.Control.Stop:output_type -> muster.control.v1.StopReply
+	9,  // 12: muster.control.v1.Control.Signal:output_type -> muster.control.v1.SignalReply
+	11, // 13: muster.control.v1.Control.Beat:output_type -> muster.control.v1.BeatReply
+	13, // 14: muster.control.v1.Control.HostEmpty:output_type -> muster.control.v1.HostEmptyReply
+	8,  // [8:15] is the sub-list for method output_type
+	1,  // [1:8] is the sub-list for method input_type
+	1,  // [1:1] is the sub-list for extension type_name
+	1,  // [1:1] is the sub-list for extension extendee
+	0,  // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -507,7 +785,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

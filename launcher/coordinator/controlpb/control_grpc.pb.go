@@ -19,10 +19,13 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Control_Submit_FullMethodName = "/muster.control.v1.Control/Submit"
-	Control_Watch_FullMethodName  = "/muster.control.v1.Control/Watch"
-	Control_Logs_FullMethodName   = "/muster.control.v1.Control/Logs"
-	Control_Stop_FullMethodName   = "/muster.control.v1.Control/Stop"
+	Control_Submit_FullMethodName    = "/muster.control.v1.Control/Submit"
+	Control_Watch_FullMethodName     = "/muster.control.v1.Control/Watch"
+	Control_Logs_FullMethodName      = "/muster.control.v1.Control/Logs"
+	Control_Stop_FullMethodName      = "/muster.control.v1.Control/Stop"
+	Control_Signal_FullMethodName    = "/muster.control.v1.Control/Signal"
+	Control_Beat_FullMethodName      = "/muster.control.v1.Control/Beat"
+	Control_HostEmpty_FullMethodName = "/muster.control.v1.Control/HostEmpty"
 )
 
 // ControlClient is the client API for Control service.
@@ -42,6 +45,13 @@ type ControlClient interface {
 	Logs(ctx context.Context, in *LogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LogChunk], error)
 	// Stop ends the workers.
 	Stop(ctx context.Context, in *StopRequest, opts ...grpc.CallOption) (*StopReply, error)
+	// Signal passes a signal on to the leader of each rank, once.
+	Signal(ctx context.Context, in *SignalRequest, opts ...grpc.CallOption) (*SignalReply, error)
+	// Beat is a sign of life of the launcher that submitted; before the start is committed
+	// the run ends when it fails to come within the lease.
+	Beat(ctx context.Context, in *BeatRequest, opts ...grpc.CallOption) (*BeatReply, error)
+	// HostEmpty says that a host's keeper has ended: nothing of the run is left there.
+	HostEmpty(ctx context.Context, in *HostEmptyRequest, opts ...grpc.CallOption) (*HostEmptyReply, error)
 }
 
 type controlClient struct {
@@ -110,6 +120,36 @@ func (c *controlClient) Stop(ctx context.Context, in *StopRequest, opts ...grpc.
 	return out, nil
 }
 
+func (c *controlClient) Signal(ctx context.Context, in *SignalRequest, opts ...grpc.CallOption) (*SignalReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SignalReply)
+	err := c.cc.Invoke(ctx, Control_Signal_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlClient) Beat(ctx context.Context, in *BeatRequest, opts ...grpc.CallOption) (*BeatReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BeatReply)
+	err := c.cc.Invoke(ctx, Control_Beat_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlClient) HostEmpty(ctx context.Context, in *HostEmptyRequest, opts ...grpc.CallOption) (*HostEmptyReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HostEmptyReply)
+	err := c.cc.Invoke(ctx, Control_HostEmpty_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ControlServer is the server API for Control service.
 // All implementations must embed UnimplementedControlServer
 // for forward compatibility.
@@ -127,6 +167,13 @@ type ControlServer interface {
 	Logs(*LogsRequest, grpc.ServerStreamingServer[LogChunk]) error
 	// Stop ends the workers.
 	Stop(context.Context, *StopRequest) (*StopReply, error)
+	// Signal passes a signal on to the leader of each rank, once.
+	Signal(context.Context, *SignalRequest) (*SignalReply, error)
+	// Beat is a sign of life of the launcher that submitted; before the start is committed
+	// the run ends when it fails to come within the lease.
+	Beat(context.Context, *BeatRequest) (*BeatReply, error)
+	// HostEmpty says that a host's keeper has ended: nothing of the run is left there.
+	HostEmpty(context.Context, *HostEmptyRequest) (*HostEmptyReply, error)
 	mustEmbedUnimplementedControlServer()
 }
 
@@ -148,6 +195,15 @@ func (UnimplementedControlServer) Logs(*LogsRequest, grpc.ServerStreamingServer[
 }
 func (UnimplementedControlServer) Stop(context.Context, *StopRequest) (*StopReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Stop not implemented")
+}
+func (UnimplementedControlServer) Signal(context.Context, *SignalRequest) (*SignalReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Signal not implemented")
+}
+func (UnimplementedControlServer) Beat(context.Context, *BeatRequest) (*BeatReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Beat not implemented")
+}
+func (UnimplementedControlServer) HostEmpty(context.Context, *HostEmptyRequest) (*HostEmptyReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method HostEmpty not implemented")
 }
 func (UnimplementedControlServer) mustEmbedUnimplementedControlServer() {}
 func (UnimplementedControlServer) testEmbeddedByValue()                 {}
@@ -228,6 +284,60 @@ func _Control_Stop_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Control_Signal_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SignalRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServer).Signal(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Control_Signal_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServer).Signal(ctx, req.(*SignalRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Control_Beat_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BeatRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServer).Beat(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Control_Beat_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServer).Beat(ctx, req.(*BeatRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Control_HostEmpty_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HostEmptyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServer).HostEmpty(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Control_HostEmpty_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServer).HostEmpty(ctx, req.(*HostEmptyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Control_ServiceDesc is the grpc.ServiceDesc for Control service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -242,6 +352,18 @@ var Control_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Stop",
 			Handler:    _Control_Stop_Handler,
+		},
+		{
+			MethodName: "Signal",
+			Handler:    _Control_Signal_Handler,
+		},
+		{
+			MethodName: "Beat",
+			Handler:    _Control_Beat_Handler,
+		},
+		{
+			MethodName: "HostEmpty",
+			Handler:    _Control_HostEmpty_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
