@@ -2,11 +2,14 @@
 
 VERSION   := $(shell git describe --tags --always --dirty 2>/dev/null)
 LDFLAGS   := -s -w -X github.com/muster-dev/muster/launcher/version.release=$(VERSION)
+# Leaves out what nobody calls: gRPC's web page of traces, which alone is a fifth of the
+# agent, and the writer of manual pages.
+TAGS      := grpcnotrace,urfave_cli_no_docs
 NATIVE    := linux/$(shell go env GOARCH)
 PLATFORMS ?= $(NATIVE)
 export CGO_ENABLED ?= 0
 
-.PHONY: help build release run test check bench proto hosts deps clean
+.PHONY: help build release run test race check fresh size bench proto hosts deps clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -17,23 +20,71 @@ run: build
 
 ## make build    bin/muster, with the agent for this machine's kind of host inside
 build:
-	@go run ./cmd/carry -into cmd/muster/carried -ldflags "$(LDFLAGS)" $(PLATFORMS)
-	@go build -trimpath -tags carry -ldflags "$(LDFLAGS)" -o bin/muster ./cmd/muster
+	@go run ./cmd/carry -into cmd/muster/carried -tags "$(TAGS)" -ldflags "$(LDFLAGS)" $(PLATFORMS)
+	@go build -trimpath -tags carry,$(TAGS) -ldflags "$(LDFLAGS)" -o bin/muster ./cmd/muster
 
 ## make release  the same, with agents for linux/amd64 and linux/arm64
 release:
 	@$(MAKE) build PLATFORMS="linux/amd64 linux/arm64"
+
+## make test     all tests, and first what they need (as root: Debian packages)
+# One package after the other: many tests wait for real processes and count seconds.
+test: deps build
+	@MUSTER_BINARY=$(CURDIR)/bin/muster go run ./cmd/gotest -count=1 -p 1 -timeout 15m ./...
+
+## make race     the tests that stay within one process, by the race detector
+SEPARATE := /(boundaries|bench|endtoend|testbed|torchtest)(/|$$)
+race:
+	@go build -o bin/tools/ ./cmd/gotest
+	@CGO_ENABLED=1 bin/tools/gotest -race -count=1 -timeout 10m $$(go list ./launcher/... ./rendezvous/... | grep -vE '$(SEPARATE)')
+
+## make check    vet, staticcheck, import rules, format, generated code, go.mod, cross-builds
+GO_FOLDERS := cmd launcher rendezvous examples
+check: fresh size
+	@unformatted=$$(gofmt -l $(GO_FOLDERS)); [ -z "$$unformatted" ] || { echo "not as gofmt has it:" $$unformatted; exit 1; }
+	@go mod tidy -diff
+	@go vet ./...
+	@GOOS=darwin go vet ./cmd/muster
+	@go tool staticcheck ./...
+	@go run ./cmd/gotest -count=1 ./launcher/boundaries ./examples
+	@GOOS=darwin GOARCH=arm64 go build -tags $(TAGS) -o /dev/null ./cmd/muster
+	@echo "check: all is well"
+
+# Generated code as the generators make it; protoc's own version, in a comment, may differ.
+fresh:
+	@rm -rf bin/fresh
+	@$(MAKE) --no-print-directory proto INTO=bin/fresh
+	@for f in $$(cd bin/fresh && find . -name '*.go'); do diff -u -I '^//.*protoc  *v' $$f bin/fresh/$$f || { echo "make proto makes other code"; exit 1; }; done
+
+# What travels to hosts, for each kind of them.
+size:
+	@for arch in amd64 arm64; do for p in muster-agent muster; do \
+	  GOOS=linux GOARCH=$$arch go build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS)" -o bin/size/$$p-$$arch ./cmd/$$p || exit 1; \
+	  wc -c < bin/size/$$p-$$arch | awk -v p=$$p -v a=$$arch '{printf "%-12s linux/%s %5.1f MB\n", p, a, $$1/1e6}'; done; done
+
+## make bench    the start time of 1, 4, 8 and 16 hosts beside OpenSSH's, and memory (root)
+bench: build
+	@go run ./launcher/bench -muster bin/muster
 
 ## make hosts N=3    real hosts with sshd in network namespaces, to try muster on (root)
 N ?= 3
 hosts:
 	go run ./launcher/testbed/cmd/hosts -n $(N)
 
-## make proto    the generated code anew
+## make proto    the generated code anew (needs protobuf-compiler)
 PROTOS := rendezvous/rendezvouspb/rendezvous.proto launcher/coordinator/controlpb/control.proto
+INTO   ?= .
 proto:
 	@mkdir -p bin/tools
 	@go build -o bin/tools/ google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
-	@for p in $(PROTOS); do PATH="$(CURDIR)/bin/tools:$$PATH" protoc -I $$(dirname $$p) \
-	  --go_out=$$(dirname $$p) --go_opt=paths=source_relative \
-	  --go-grpc_out=$$(dirname $$p) --go-grpc_opt=paths=source_relative $$p || exit 1; done
+	@for p in $(PROTOS); do d=$$(dirname $$p); mkdir -p $(INTO)/$$d; PATH="$(CURDIR)/bin/tools:$$PATH" protoc -I $$d \
+	  --go_out=$(INTO)/$$d --go_opt=paths=source_relative \
+	  --go-grpc_out=$(INTO)/$$d --go-grpc_opt=paths=source_relative $$p || exit 1; done
+
+## make deps     what tests and checks need on this machine, as far as it is missing
+deps:
+	@.ci/deps
+
+## make clean    without what was built here
+clean:
+	rm -rf bin cmd/muster/carried

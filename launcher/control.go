@@ -83,8 +83,8 @@ func (c *control) watch(ctx context.Context, handle func(event.Event)) error {
 }
 
 // logs hands the output of ranks to handle until all have ended.
-func (c *control) logs(ctx context.Context, ranks []int, handle func(*pb.LogChunk)) error {
-	request := &pb.LogsRequest{}
+func (c *control) logs(ctx context.Context, ranks []int, tail bool, handle func(*pb.LogChunk)) error {
+	request := &pb.LogsRequest{Tail: tail}
 	for _, rank := range ranks {
 		request.Ranks = append(request.Ranks, int32(rank))
 	}

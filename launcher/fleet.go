@@ -68,7 +68,7 @@ func assemble(ctx context.Context, connect Connector, invited []invitation, done
 	}
 	all.Wait()
 	if ctx.Err() != nil {
-		f.dismiss()
+		f.dismiss(endWait)
 		return nil, context.Cause(ctx)
 	}
 	var list hostErrors
@@ -78,7 +78,7 @@ func assemble(ctx context.Context, connect Connector, invited []invitation, done
 		}
 	}
 	if len(list) > 0 {
-		f.dismiss()
+		f.dismiss(endWait)
 		return nil, list.failure(len(invited))
 	}
 	return f, nil
@@ -201,18 +201,13 @@ const endWait = 10 * time.Second
 
 // dismiss lets all hosts go: agents that have no run end when they hear no more. It
 // waits until the keepers are gone and returns the names of those that are not.
-func (f *fleet) dismiss() []string {
+func (f *fleet) dismiss(patience time.Duration) []string {
 	for _, h := range f.hosts {
 		if h.process != nil {
 			h.process.Stdin.Close()
 		}
 	}
-	return f.close()
-}
-
-// close waits for the keepers to end and closes the connections.
-func (f *fleet) close() []string {
-	timeout := time.After(endWait)
+	timeout := time.After(patience)
 	var left []string
 	for _, h := range f.hosts {
 		if h.process == nil {
@@ -224,6 +219,12 @@ func (f *fleet) close() []string {
 			left = append(left, h.name)
 		}
 	}
+	f.leave()
+	return left
+}
+
+// leave closes the connections and waits for nothing.
+func (f *fleet) leave() {
 	var closing sync.WaitGroup
 	for _, h := range f.hosts {
 		if h.remote != nil {
@@ -231,5 +232,4 @@ func (f *fleet) close() []string {
 		}
 	}
 	closing.Wait()
-	return left
 }

@@ -28,7 +28,7 @@ func (l *Look) Plan(ctx context.Context) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.dismiss()
+	defer f.dismiss(endWait)
 	p, problems := plan.Make(l.Job, f.facts())
 	if len(problems) > 0 {
 		return nil, refused(problems)

@@ -1,7 +1,7 @@
 // Command carry builds the programs that muster puts on hosts and packs them where
 // muster's own build embeds them. The Makefile calls it.
 //
-//	go run ./cmd/carry -into cmd/muster/carried -ldflags "..." linux/amd64 linux/arm64
+//	go run ./cmd/carry -into cmd/muster/carried -tags "..." -ldflags "..." linux/amd64 linux/arm64
 package main
 
 import (
@@ -18,6 +18,9 @@ import (
 	"strings"
 )
 
+// build is how programs are built.
+type build struct{ tags, ldflags string }
+
 // packed is an entry of the index, as launcher/remote reads it.
 type packed struct {
 	Hash string `json:"hash"`
@@ -26,15 +29,17 @@ type packed struct {
 
 func main() {
 	into := flag.String("into", "", "folder to fill")
-	ldflags := flag.String("ldflags", "", "for the linker")
+	var how build
+	flag.StringVar(&how.tags, "tags", "", "for the compiler")
+	flag.StringVar(&how.ldflags, "ldflags", "", "for the linker")
 	flag.Parse()
-	if err := carry(*into, *ldflags, flag.Args()); err != nil {
+	if err := carry(*into, how, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "carry:", err)
 		os.Exit(1)
 	}
 }
 
-func carry(into, ldflags string, platforms []string) error {
+func carry(into string, how build, platforms []string) error {
 	if err := os.RemoveAll(into); err != nil {
 		return err
 	}
@@ -48,7 +53,7 @@ func carry(into, ldflags string, platforms []string) error {
 			programs = append(programs, "muster") // the coordinator; here the launcher itself serves
 		}
 		for _, program := range programs {
-			entry, err := pack(into, ldflags, program, platform)
+			entry, err := how.pack(into, program, platform)
 			if err != nil {
 				return fmt.Errorf("%s for %s: %w", program, platform, err)
 			}
@@ -65,16 +70,16 @@ func carry(into, ldflags string, platforms []string) error {
 	return os.WriteFile(filepath.Join(into, "index.json"), text, 0o644)
 }
 
-func pack(into, ldflags, program, platform string) (packed, error) {
+func (b build) pack(into, program, platform string) (packed, error) {
 	goos, goarch, ok := strings.Cut(platform, "/")
 	if !ok {
 		return packed{}, fmt.Errorf("a platform is written OS/ARCH")
 	}
 	file := filepath.Join(into, program+"-"+goos+"-"+goarch)
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", ldflags, "-o", file, "./cmd/"+program)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch)
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
+	cmd := exec.Command("go", "build", "-trimpath", "-tags", b.tags, "-ldflags", b.ldflags, "-o", file, "./cmd/"+program)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
 		return packed{}, err
 	}
 	content, err := os.ReadFile(file)

@@ -52,9 +52,9 @@ func readJob(c *cli.Context, screen *view.Screen) (config.Source, *config.Job, e
 	return source, job, nil
 }
 
-// connector reaches the hosts of a job.
-func connector(job *config.Job, progress remote.Progress, say func(string)) (launcher.Connector, error) {
-	if job.HostsKind == config.HostsLocal {
+// connector reaches hosts of a kind.
+func connector(kind string, progress remote.Progress, say func(string)) (launcher.Connector, error) {
+	if kind == config.HostsLocal {
 		return func(_ context.Context, target remote.Target) (remote.Host, error) {
 			return remote.NewLocal(target.Name, nil)
 		}, nil

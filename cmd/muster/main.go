@@ -37,12 +37,18 @@ workers get the environment that they know from torchrun.
    muster run examples/local.hcl                  4 ranks on this machine
    muster run train.hcl -var lr=3e-4 -- --epochs 3   a variable; words for the command
    muster plan train.hcl                          which rank would run where
+   muster ps                                      the runs that were started from here
+   muster attach llama-7f3a12                     back to one of them
 
 Exit status: 0 all ranks ended well; the first failing worker's own status, or
 128+signal; 64 bad flags; 78 bad job file; 69 a host could not be reached or was
 lost; 75 refused before a worker was started; 70 a fault of muster itself;
 129, 130, 143 after SIGHUP, Ctrl-C, SIGTERM.`,
-		Commands:                  []*cli.Command{runCommand(), planCommand(), versionCommand()},
+		Commands: []*cli.Command{
+			runCommand(), planCommand(),
+			psCommand(), statusCommand(), logsCommand(), attachCommand(), stopCommand(), reportCommand(),
+			versionCommand(),
+		},
 		DisableSliceFlagSeparator: true, // a value may hold commas
 		HideHelpCommand:           true,
 		HideVersion:               true,

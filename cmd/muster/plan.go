@@ -34,7 +34,7 @@ func planJob(c *cli.Context) error {
 		return err
 	}
 	v := view.NewRun(screen)
-	connect, err := connector(job, v, v.Say)
+	connect, err := connector(job.HostsKind, v, v.Say)
 	if err != nil {
 		return err
 	}

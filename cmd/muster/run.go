@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher"
 	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/notebook"
 	"github.com/muster-dev/muster/launcher/view"
 )
 
@@ -24,9 +25,13 @@ rank that failed first is named with its last lines.
    muster run train.hcl --ranks 0,3-5      show the output of these ranks only
    muster run train.hcl -- --lr 3e-4       words appended to the job's command
 
-Ctrl-C stops the run in good order; a second one kills it; a third leaves at once.`,
+Ctrl-C stops the run in good order; a second one kills it; a third leaves at once.
+d leaves the run and lets it go on (so do a closed terminal and a lost connection);
+muster attach comes back to it. SIGQUIT (Ctrl-\) shows where it stands; SIGUSR1 and
+SIGUSR2 are passed on to every rank.`,
 		Flags: []cli.Flag{
 			varFlag(),
+			&cli.BoolFlag{Name: "detach", Usage: "leave once the workers run"},
 			&cli.StringFlag{Name: "ranks", Usage: "show the output of these ranks only: all, none, or a list such as 0,3-5", DefaultText: "logs.show of the job file"},
 		},
 		Action:       runJob,
@@ -47,20 +52,29 @@ func runJob(c *cli.Context) error {
 		}
 	}
 	v := view.NewRun(screen)
-	connect, err := connector(job, v, v.Say)
+	connect, err := connector(job.HostsKind, v, v.Say)
 	if err != nil {
 		return err
 	}
-	stops, end := listenForSignals()
+	book, err := notebook.Open()
+	if err != nil {
+		return err
+	}
+	wishes, end := listenForWishes(true)
 	defer end()
-	r := &launcher.Run{Source: source, Job: job, Show: show, Connect: connect, View: v, Stops: stops}
+	r := &launcher.Run{
+		Source: source, Job: job, Show: show, Detach: c.Bool("detach"),
+		Connect: connect, View: v, Notebook: book, Wishes: wishes,
+	}
 	status, err := r.Do(context.Background())
 	screen.Status("")
-	if err != nil {
-		return err
-	}
-	if status != 0 {
+	return statusError(status, err)
+}
+
+// statusError makes a run's exit status the command's.
+func statusError(status int, err error) error {
+	if err == nil && status != 0 {
 		return exitError(status)
 	}
-	return nil
+	return err
 }

@@ -4,62 +4,93 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/muster-dev/muster/launcher"
 	"github.com/muster-dev/muster/launcher/report"
 )
 
-// listenForSignals turns signals into wishes to end the run. An ignored SIGHUP (nohup)
-// stays ignored.
-func listenForSignals() (stops <-chan launcher.Stop, end func()) {
+// listenForWishes turns signals, and the key d in a terminal, into wishes. An ignored
+// SIGHUP (nohup) stays ignored.
+func listenForWishes(keys bool) (wishes <-chan launcher.Wish, end func()) {
 	// A pipe without reader shows as an error of the write; the run goes on without it.
 	signal.Ignore(syscall.SIGPIPE)
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	if !signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
-	wishes := make(chan launcher.Stop, 8)
+	out := make(chan launcher.Wish, 16)
 	done := make(chan struct{})
-	go func() {
-		count := 0
-		for {
+	var workers sync.WaitGroup
+	workers.Go(func() { passOn(signals, out, done) })
+	closeKeys := func() {}
+	if keys {
+		closeKeys = listenForKeys(func() { out <- launcher.Wish{Detach: true, Reason: "detached"} })
+	}
+	return out, func() {
+		closeKeys()
+		signal.Stop(signals)
+		close(done)
+		workers.Wait()
+	}
+}
+
+func passOn(signals <-chan os.Signal, out chan<- launcher.Wish, done <-chan struct{}) {
+	stops := 0
+	for {
+		select {
+		case s := <-signals:
+			w := wishOf(s)
+			if w.Stop {
+				stops++
+				w.Kill, w.Leave = stops >= 2, stops >= 3
+			}
 			select {
-			case s := <-signals:
-				if s != syscall.SIGHUP {
-					count++
-				}
-				wishes <- wish(s, count)
+			case out <- w:
 			case <-done:
 				return
 			}
+		case <-done:
+			return
 		}
-	}()
-	return wishes, func() { signal.Stop(signals); close(done) }
+	}
 }
 
-func wish(s os.Signal, count int) launcher.Stop {
-	w := launcher.Stop{Exit: report.ExitInterrupted, Reason: "Ctrl-C", Kill: count >= 2, Leave: count >= 3}
+func wishOf(s os.Signal) launcher.Wish {
 	switch s {
 	case syscall.SIGTERM:
-		w.Exit, w.Reason = report.ExitTerminated, "SIGTERM"
+		return launcher.Wish{Stop: true, Exit: report.ExitTerminated, Reason: "SIGTERM"}
 	case syscall.SIGHUP:
-		w = launcher.Stop{Exit: report.ExitHangup, Reason: "SIGHUP (the terminal was closed)", Detach: true}
+		return launcher.Wish{Detach: true, Exit: report.ExitHangup, Reason: "SIGHUP (the terminal was closed)"}
+	case syscall.SIGQUIT:
+		return launcher.Wish{State: true}
+	case syscall.SIGUSR1:
+		return launcher.Wish{Signal: "SIGUSR1"}
+	case syscall.SIGUSR2:
+		return launcher.Wish{Signal: "SIGUSR2"}
 	}
-	return w
+	return launcher.Wish{Stop: true, Exit: report.ExitInterrupted, Reason: "Ctrl-C"}
 }
 
-// untilSignal is a context that the first Ctrl-C or SIGTERM ends.
+// untilSignal is a context that the first Ctrl-C, SIGTERM or SIGHUP ends.
 func untilSignal() (context.Context, func()) {
-	stops, end := listenForSignals()
+	wishes, end := listenForWishes(false)
 	ctx, cancel := context.WithCancelCause(context.Background())
-	go func() {
-		select {
-		case s := <-stops:
-			cancel(&launcher.Failure{Exit: s.Exit, Message: s.Reason})
-		case <-ctx.Done():
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		for {
+			select {
+			case w := <-wishes:
+				if w.Exit != 0 {
+					cancel(&launcher.Failure{Exit: w.Exit, Message: w.Reason})
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
 		}
-	}()
-	return ctx, func() { cancel(nil); end() }
+	})
+	return ctx, func() { cancel(nil); waiting.Wait(); end() }
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,6 +81,9 @@ func newKeeper(prefix []string, run string, lease time.Duration, coordinator str
 	if _, err := unix.Setsid(); err != nil && !errors.Is(err, unix.EPERM) {
 		return nil, fmt.Errorf("leave the session: %w", err)
 	}
+	if err := closeInherited(); err != nil {
+		return nil, err
+	}
 	reaper, err := proc.NewReaper()
 	if err != nil {
 		return nil, err
@@ -133,15 +137,37 @@ func (k *keeper) startCoordinator(program string, args []string, log *os.File) e
 		return fmt.Errorf("make line to coordinator: %w", err)
 	}
 	k.coordUp = os.NewFile(uintptr(fds[0]), "coordinator")
+	control := filepath.Join(k.socketDir, "control.sock")
+	if err := os.WriteFile(filepath.Join(k.stateDir, controlFile), []byte(control), 0o600); err != nil {
+		return fmt.Errorf("note the control socket: %w", err)
+	}
 	end := os.NewFile(uintptr(fds[1]), "coordinator")
 	defer end.Close()
 	k.coord, err = k.reaper.Start(proc.Spec{
 		Path: program, Env: os.Environ(), Dir: "/", Group: true,
 		Argv: append([]string{"muster", "coordinator", "-run", k.run, "-state", k.stateDir, "-lease", k.lease.String(),
-			"-control", filepath.Join(k.socketDir, "control.sock")}, args...),
+			"-control", control}, args...),
 		Files: []*os.File{nil, log, log, end},
 	})
 	return err
+}
+
+// closeInherited closes what whoever started this process had open beside the standard
+// streams: a lock or a pipe of theirs must not be held by a run that outlives them, nor
+// show up in workers. Descriptors of this process's own are told apart by closing on exec.
+func closeInherited() error {
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("close inherited descriptors: %w", err)
+	}
+	for _, entry := range open {
+		fd, _ := strconv.Atoi(entry.Name())
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if fd > 2 && err == nil && flags&unix.FD_CLOEXEC == 0 {
+			unix.Close(fd)
+		}
+	}
+	return nil
 }
 
 // closeStandardStreams puts /dev/null where they were: whoever started this process

@@ -32,6 +32,8 @@ func Main(prefix, args []string) int {
 		"keeper":  keeperMain,
 		"worker":  agentMain,
 		"facts":   factsMain,
+		"lookup":  lookupMain,
+		"output":  outputMain,
 		"env":     func(_, args []string) error { return writeEnviron(args[0]) },
 		"proxy":   proxyMain,
 		"version": func(_, _ []string) error { fmt.Println(version.String()); return nil },

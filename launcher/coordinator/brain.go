@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/plan"
@@ -30,6 +31,7 @@ type settings struct {
 	lease      time.Duration
 	stopSignal string
 	grace      time.Duration
+	early      config.EarlyExit
 	firstPort  int
 	lastPort   int
 }
@@ -47,12 +49,13 @@ type brain struct {
 	master  int // index of the plan's candidates that every host reached; -1: not known yet
 	port    int
 
-	stop     *stopRequest // by the user
-	refusals []refusal
-	lost     *report.Cause // a host's loss that ends the run
-	lostAt   rendezvous.Instant
-	warnings []string
-	left     []string
+	stop      *stopRequest // by the user
+	refusals  []refusal
+	lost      *report.Cause // a host's loss that ends the run
+	lostAt    rendezvous.Instant
+	earlySaid bool // that some ranks have ended and others run on
+	warnings  []string
+	left      []string
 
 	actions []action
 }

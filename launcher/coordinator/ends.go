@@ -194,7 +194,56 @@ func (b *brain) tick(now rendezvous.Instant, heard func(host int) (rendezvous.In
 		}
 		b.left = append(b.left, h.name+": did not answer any more; its keeper ends its workers within the lease of "+b.lease.String())
 	}
+	b.checkEarlyExit(now)
 	b.advance()
+}
+
+// checkEarlyExit tells of ranks that ended well while others run on, which usually wait
+// for them in vain, and ends the run when that lasts.
+func (b *brain) checkEarlyExit(now rendezvous.Instant) {
+	if b.phase != running {
+		return
+	}
+	var ended, others []int
+	var since rendezvous.Instant
+	for rank, r := range b.ranks {
+		if r.ended == nil {
+			others = append(others, rank)
+			continue
+		}
+		if ended = append(ended, rank); since == 0 || r.at < since {
+			since = r.at
+		}
+	}
+	if len(ended) == 0 || len(others) == 0 {
+		return
+	}
+	passed := now.Sub(since)
+	words := fmt.Sprintf("%s ended well %v ago, but %s still run", listRanks(ended), passed.Round(time.Second), listRanks(others))
+	switch {
+	case passed >= b.early.Limit:
+		b.lost, b.lostAt = &report.Cause{Class: report.ClassEarlyExit, Message: words, Attempt: b.attempt}, now
+		b.stopAll(words+" (early_exit limit)", false)
+	case passed >= b.early.Notice && !b.earlySaid:
+		b.earlySaid = true
+		b.warn("", "%s; the run fails when that lasts for %v (early_exit { limit })", words, b.early.Limit)
+	}
+}
+
+// listRanks names ranks, the first few of many.
+func listRanks(ranks []int) string {
+	const shown = 8
+	var names []string
+	for _, rank := range ranks[:min(shown, len(ranks))] {
+		names = append(names, fmt.Sprint(rank))
+	}
+	if more := len(ranks) - shown; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	if len(ranks) == 1 {
+		return "rank " + names[0]
+	}
+	return "ranks " + strings.Join(names, ", ")
 }
 
 func (b *brain) allEnded() bool {
@@ -287,13 +336,19 @@ func (b *brain) cause() (*report.Cause, int) {
 		return b.workerCause(first)
 	}
 	if b.lost != nil {
-		exit := report.ExitUnreachable
-		if b.lost.Class == report.ClassInternal {
-			exit = report.ExitInternal
-		}
-		return b.lost, exit
+		return b.lost, lossExit(b.lost.Class)
 	}
 	return nil, report.ExitOK
+}
+
+func lossExit(class string) int {
+	switch class {
+	case report.ClassInternal:
+		return report.ExitInternal
+	case report.ClassEarlyExit:
+		return report.ExitTimeout
+	}
+	return report.ExitUnreachable
 }
 
 func (b *brain) refusalCause() (*report.Cause, int) {

@@ -65,7 +65,7 @@ func (s *Submission) plan() (*plan.Plan, settings, error) {
 
 func settingsOf(run string, job *config.Job) settings {
 	s := settings{
-		run: run, lease: job.Lease, stopSignal: job.Stop.Signal, grace: job.Stop.Grace,
+		run: run, lease: job.Lease, stopSignal: job.Stop.Signal, grace: job.Stop.Grace, early: job.EarlyExit,
 		firstPort: job.Ports.First, lastPort: job.Ports.Last,
 	}
 	if s.firstPort == 0 {

@@ -94,7 +94,9 @@ func leftOn(t testing.TB, bed *testbed.Bed) (left []string) {
 			left = append(left, h.Name+": "+p.String())
 		}
 		for _, folder := range onHost(h, "/tmp/muster-*") {
-			left = append(left, h.Name+": "+folder)
+			if filepath.Base(folder) != filepath.Base(bed.Dir) { // the way to bed.Shared
+				left = append(left, h.Name+": "+folder)
+			}
 		}
 	}
 	return left

@@ -78,6 +78,7 @@ func (u *user) startInto(stdout *os.File, args ...string) *launch {
 	if stdout != nil {
 		l.command.Stdout = stdout
 	}
+	l.command.ExtraFiles = u.open
 	l.command.WaitDelay = 5 * time.Second
 	// A terminal's Ctrl-C comes to a process group.
 	l.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -21,6 +21,8 @@ type user struct {
 	dir string
 	// at is the host they sit at; nil: the machine, which is none of the hosts.
 	at *testbed.Host
+	// open are files that the user's shell has open when it starts muster.
+	open []*os.File
 }
 
 // newUser makes a user of a bed who sits at the machine. When the test ends, whatever

@@ -108,27 +108,37 @@ type session struct {
 // handshake too, except over a jump host that has fallen silent: then the
 // handshake is left to end with the jump host's own connection.
 func (hs *handshake) run(ctx context.Context, via *hop) session {
-	done := make(chan session, 1)
-	work := func() {
-		conn, channels, requests, err := ssh.NewClientConn(hs.conn, hs.settings.trust.lookup, hs.config())
-		done <- session{conn, channels, requests, err}
-	}
 	stop := context.AfterFunc(ctx, func() { hs.conn.Close() })
 	if via == nil {
-		work()
-	} else if !via.host.work.start(work) {
+		return hs.settle(ctx, hs.login(), stop)
+	}
+	done := make(chan session, 1)
+	if !via.host.work.start(func() { done <- hs.login() }) {
 		return session{err: via.host.lostError()}
 	}
 	select {
 	case s := <-done:
-		if !stop() && s.err == nil {
-			s.conn.Close()
-			s.err = context.Cause(ctx)
-		}
-		return s
+		return hs.settle(ctx, s, stop)
 	case <-ctx.Done():
-		return session{err: context.Cause(ctx)}
+		return session{err: errAbandoned}
 	}
+}
+
+// errAbandoned is a handshake that still runs, and whose state is its own.
+var errAbandoned = errors.New("the handshake was abandoned")
+
+func (hs *handshake) login() session {
+	conn, channels, requests, err := ssh.NewClientConn(hs.conn, hs.settings.trust.lookup, hs.config())
+	return session{conn, channels, requests, err}
+}
+
+// settle gives up a login that came too late.
+func (hs *handshake) settle(ctx context.Context, s session, stop func() bool) session {
+	if !stop() && s.err == nil {
+		s.conn.Close()
+		s.err = context.Cause(ctx)
+	}
+	return s
 }
 
 func (hs *handshake) config() *ssh.ClientConfig {
@@ -148,6 +158,8 @@ func (hs *handshake) failure(ctx context.Context, err error) (*ConnectError, rem
 	out := &ConnectError{Host: hs.settings.name, Kind: KindHandshake}
 	var fix remedy
 	switch {
+	case err == errAbandoned:
+		out.Kind, out.Err, out.Hint = hs.late(ctx)
 	case hs.verifier.err != nil:
 		hs.keyFailure(out, &fix)
 	case hs.noCommonKey(err):

@@ -51,7 +51,7 @@ type Dialer struct {
 	slotsOnce sync.Once
 	slots     *semaphore.Weighted
 
-	asking   sync.Mutex // one question at a time
+	asking   questions
 	noticing sync.Mutex
 	registry registry
 	keys     keyring
@@ -136,7 +136,7 @@ func (d *Dialer) connect(ctx context.Context, r *route) (*sshHost, error) {
 		}
 		again, asking := d.apply(ctx, r.settings, remedy, n)
 		if asking != nil {
-			return nil, errors.Join(err, asking)
+			return nil, alsoSaying(err, asking)
 		}
 		if !again || n == maxAttempts {
 			return nil, err
@@ -153,9 +153,9 @@ func (d *Dialer) apply(ctx context.Context, s *settings, fix remedy, n int) (boo
 	}
 	switch {
 	case fix.trust != nil:
-		return d.accept(s, fix.trust)
+		return d.accept(ctx, s, fix.trust)
 	case fix.open != nil:
-		err := fix.open.unlock(d.secret)
+		err := fix.open.unlock(func(question string) (string, error) { return d.secret(ctx, question) })
 		return err == nil, err
 	case fix.dropped && n <= maxDrops:
 		return pause(ctx, n), nil
@@ -163,8 +163,13 @@ func (d *Dialer) apply(ctx context.Context, s *settings, fix remedy, n int) (boo
 	return false, nil
 }
 
-func (d *Dialer) secret(question string) (string, error) {
-	d.asking.Lock()
-	defer d.asking.Unlock()
-	return d.Prompter.Secret(question)
+// alsoSaying adds to a connection's error that the user could not be asked.
+func alsoSaying(err, asking error) error {
+	var failed *ConnectError
+	if !errors.As(err, &failed) {
+		return errors.Join(err, asking)
+	}
+	out := *failed
+	out.Err = fmt.Errorf("%w (asking the user failed: %w)", failed.Err, asking)
+	return &out
 }

@@ -109,10 +109,12 @@ func (o *offers) openAgent(ctx context.Context, socket string) []*offer {
 		o.unfit = append(o.unfit, fmt.Sprintf("ssh-agent at %s (%v)", socket, err))
 		return nil
 	}
-	if deadline, ok := ctx.Deadline(); ok {
-		conn.SetDeadline(deadline)
+	// An agent may wait for its user: a confirmation, or a touch.
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	o.close = func() {
+		stop()
+		conn.Close()
 	}
-	o.close = func() { conn.Close() }
 	return o.listAgent(agent.NewClient(conn), socket)
 }
 

@@ -67,6 +67,9 @@ type reader struct {
 
 // settings resolves a target by the configuration files.
 func (d *Dialer) settings(ctx context.Context, target Target) (*settings, error) {
+	if err := checkTarget(target); err != nil {
+		return nil, err
+	}
 	cfg, err := d.loadConfig()
 	if err != nil {
 		return nil, err
@@ -83,6 +86,21 @@ func (d *Dialer) settings(ctx context.Context, target Target) (*settings, error)
 	return s, r.err
 }
 
+// checkTarget refuses names that a ProxyCommand or "Match exec" would hand to a
+// shell with a meaning of their own; ssh does so too.
+func checkTarget(t Target) error {
+	odd := func(text string) bool {
+		return strings.HasPrefix(text, "-") || strings.ContainsAny(text, "'`\"$\\;&<>|(){} \t\r\n\x00")
+	}
+	if t.Name == "" || odd(t.Name) {
+		return fmt.Errorf("%q is not a host name", t.Name)
+	}
+	if odd(t.User) {
+		return fmt.Errorf("%q is not a user name", t.User)
+	}
+	return nil
+}
+
 func (r *reader) settings(target Target) *settings {
 	s := &settings{target: target, name: target.Name}
 	s.host = r.expand("HostName", r.values.First("HostName", target.Name), sshconfig.Tokens{'h': target.Name})
@@ -92,6 +110,9 @@ func (r *reader) settings(target Target) *settings {
 	r.tokens['k'] = r.values.First("HostKeyAlias", s.host)
 	s.family = r.family()
 	s.jumps, s.proxyCommand = r.proxy()
+	if r.yes("ProxyUseFdpass") && s.proxyCommand != "" {
+		r.fail("ProxyUseFdpass", "muster cannot take a connection over from a ProxyCommand")
+	}
 	s.identity = r.identity()
 	s.trust = r.trust(s)
 	s.aliveCount = cmp.Or(r.number("ServerAliveCountMax"), 3)

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,35 +16,43 @@ import (
 // configuration lets it, and writes the key down. The handshake that met the key
 // is over by then, so that no server waits for the user; another one follows and
 // verifies the key like any other. false: nobody vouches for the key.
-func (d *Dialer) accept(s *settings, key ssh.PublicKey) (bool, error) {
-	d.asking.Lock()
-	defer d.asking.Unlock()
-	if again, err := d.verifier(s.trust); err == nil && again.judge(key) == nil {
-		return true, nil // accepted meanwhile, for another target that is the same host
+func (d *Dialer) accept(ctx context.Context, s *settings, key ssh.PublicKey) (bool, error) {
+	silent := s.trust.strict == "accept-new"
+	if !silent && (s.trust.strict == "yes" || d.Prompter == nil) {
+		return false, nil
 	}
-	if yes, err := d.confirm(s, key); err != nil || !yes {
+	if err := d.asking.begin(ctx); err != nil {
 		return false, err
 	}
+	return ask(ctx, &d.asking, func() (bool, error) {
+		if d.isTrusted(s, key) {
+			return true, nil // accepted meanwhile, for another target that is the same host
+		}
+		if silent {
+			d.notice("%s: its %s host key %s is new and was recorded (StrictHostKeyChecking accept-new)",
+				s.name, keyName(key), ssh.FingerprintSHA256(key))
+		} else if yes, err := d.Prompter.Confirm(question(s, key)); err != nil || !yes {
+			return false, err
+		}
+		d.record(s, key)
+		return true, nil
+	})
+}
+
+func (d *Dialer) isTrusted(s *settings, key ssh.PublicKey) bool {
+	v, err := d.verifier(s.trust)
+	return err == nil && v.judge(key) == nil
+}
+
+// record remembers an accepted key, in the first of the user's files if it can.
+func (d *Dialer) record(s *settings, key ssh.PublicKey) {
 	d.registry.accept(s.trust.lookup, key)
 	if len(s.trust.user) == 0 {
-		return true, nil
+		return
 	}
 	if err := appendKnownHost(s.trust, key); err != nil {
 		d.notice("%s: its host key is accepted for now, but could not be recorded: %v", s.name, err)
 	}
-	return true, nil
-}
-
-func (d *Dialer) confirm(s *settings, key ssh.PublicKey) (bool, error) {
-	switch {
-	case s.trust.strict == "accept-new":
-		d.notice("%s: %s host key %s is new and was recorded (StrictHostKeyChecking accept-new)",
-			s.name, keyName(key), ssh.FingerprintSHA256(key))
-		return true, nil
-	case s.trust.strict == "yes" || d.Prompter == nil:
-		return false, nil
-	}
-	return d.Prompter.Confirm(question(s, key))
 }
 
 func question(s *settings, key ssh.PublicKey) string {
@@ -99,7 +108,10 @@ func unknownHint(s *settings, key ssh.PublicKey, direct bool) string {
 }
 
 func recordHint(s *settings, key ssh.PublicKey, direct bool) string {
-	if !direct || s.trust.alias || len(s.trust.user) == 0 {
+	if len(s.trust.user) == 0 || s.trust.user[0] == os.DevNull {
+		return "UserKnownHostsFile keeps no record of hosts: let it name a file, and put the host's key there"
+	}
+	if !direct || s.trust.alias {
 		return fmt.Sprintf("compare the fingerprint on the host (ssh-keygen -lf /etc/ssh/ssh_host_%s_key.pub), then accept it once by: "+
 			"ssh -o StrictHostKeyChecking=ask %s true", hostKeyFile(key), sshName(s))
 	}

@@ -53,6 +53,8 @@ const (
 	ClassRefused  = "refused" // no worker was started
 	ClassStopped  = "stopped" // by the user
 	ClassInternal = "internal"
+	// ClassEarlyExit: a rank ended well while others ran on past the limit.
+	ClassEarlyExit = "early_exit"
 )
 
 // Cause is what came first.

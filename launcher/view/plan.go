@@ -1,7 +1,6 @@
 package view
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -95,9 +94,7 @@ func PlanJSON(w io.Writer, p *plan.Plan) error {
 		}
 		out.Ranks = append(out.Ranks, planRankJSON{Rank: r.Rank, LocalRank: r.Local, Host: p.Hosts[r.Host].Name, Env: env})
 	}
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(out)
+	return writeJSON(w, out)
 }
 
 var knownAtStart = map[string]bool{"MASTER_ADDR": true, "MASTER_PORT": true, "MUSTER_RUN": true, "TORCHELASTIC_RUN_ID": true}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/notebook"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
 )
@@ -120,7 +121,7 @@ func (r *Run) stop(e event.Event) {
 		r.Say(e.Message + " (no grace)")
 		return
 	}
-	r.Say(fmt.Sprintf("%s (SIGKILL in %v; Ctrl-C again: now)", e.Message, time.Duration(e.Grace*float64(time.Second))))
+	r.Say(fmt.Sprintf("%s (SIGKILL to what is left in %v)", e.Message, time.Duration(e.Grace*float64(time.Second))))
 	c := &countdown{end: make(chan struct{})}
 	r.mu.Lock()
 	r.stopping = c
@@ -150,7 +151,7 @@ func (c *countdown) run(s *Screen, until time.Time) {
 			if left < 0 {
 				return
 			}
-			s.Status(fmt.Sprintf("muster: workers have %v left to end by themselves", left))
+			s.Status(fmt.Sprintf("muster: workers have %v left to end by themselves (Ctrl-C ends the wait)", left))
 		}
 	}
 }
@@ -194,6 +195,13 @@ func (r *Run) liner(host string, rank int, stderr bool) func([]byte) {
 		}
 		r.screen.write(to, fmt.Appendf(nil, "%s %s%s\n", prefix, line, reset))
 	}
+}
+
+// State shows where the run stands, on request.
+func (r *Run) State(page notebook.Page, s event.State) {
+	var b bytes.Buffer
+	_ = Status(&b, page, s, time.Now()) // a buffer takes everything
+	r.screen.write(&r.screen.err, b.Bytes())
 }
 
 // Report shows the end of a run that did not end well on one screen, and a line of one

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
+	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -47,65 +50,122 @@ func resolve(t testing.TB, text string, more map[string]string, q Query) *Values
 	return values
 }
 
+// values are rows of TestValues, which are put to OpenSSH as well. ME is the
+// local user.
+var values = []struct{ name, text, host, keyword, want string }{
+	{"the first value wins", "Port 1\nPort 2", "a", "port", "1"},
+	{"blocks in order", "Host a\nPort 1\nHost *\nPort 2", "a", "port", "1"},
+	{"another host", "Host a\nPort 1\nHost *\nPort 2", "b", "port", "2"},
+	{"several patterns", "Host x b*\nPort 1", "bee", "port", "1"},
+	{"question mark", "Host gpu0?\nPort 1", "gpu01", "port", "1"},
+	{"question mark needs a character", "Host gpu0?\nPort 1", "gpu0", "port", ""},
+	{"negation", "Host !gpu03 gpu*\nPort 1", "gpu03", "port", ""},
+	{"negation of another", "Host gpu* !gpu03\nPort 1", "gpu04", "port", "1"},
+	{"negation alone matches nothing", "Host !gpu03\nPort 1", "gpu04", "port", ""},
+	{"equals sign", "Port=1", "a", "port", "1"},
+	{"equals sign with blanks", "Port \t= \t1", "a", "port", "1"},
+	{"one equals sign only", "User==x", "a", "user", "=x"},
+	{"keyword in any case", "pOrT 1", "a", "Port", "1"},
+	{"quotes", `User "two words"`, "a", "user", "two words"},
+	{"single quotes", `User 'it"s'`, "a", "user", `it"s`},
+	{"escaped quote", `User "a\"b"`, "a", "user", `a"b`},
+	{"escaped blank", `User a\ b`, "a", "user", "a b"},
+	{"backslash before another character", `User DOMAIN\me`, "a", "user", `DOMAIN\me`},
+	{"comment at the end", "Port 1 # one", "a", "port", "1"},
+	{"hash within a word", "User a#b", "a", "user", "a#b"},
+	{"indented, with a carriage return", "  Port 1\r", "a", "port", "1"},
+	{"quoted pattern", "Host \"a\"\nPort 1", "a", "port", "1"},
+	{"command is taken as it stands", `ProxyCommand ssh "x  y" # no comment`, "a", "proxycommand", `ssh "x  y" # no comment`},
+	{"command after an equals sign", `ProxyCommand=nc %h %p`, "a", "proxycommand", "nc %h %p"},
+	{"a jump host keeps a later command out", "ProxyJump b\nProxyCommand nc", "a", "proxycommand", ""},
+	{"a command keeps a later jump host out", "ProxyCommand nc\nProxyJump b", "a", "proxyjump", ""},
+	{"match all", "Match all\nPort 1", "a", "port", "1"},
+	{"match host", "Match host a,b\nPort 1", "b", "port", "1"},
+	{"match host sees HostName", "HostName c\nMatch host c\nPort 1", "a", "port", "1"},
+	{"match host with %h", "HostName %h.example\nMatch host a.example\nPort 1", "a", "port", "1"},
+	{"match originalhost does not", "HostName c\nMatch originalhost c\nPort 1", "a", "port", ""},
+	{"match negated pattern", "Match host *,!a\nPort 1", "a", "port", ""},
+	{"match negated criterion", "Match !host b\nPort 1", "a", "port", "1"},
+	{"match several criteria", "Match host a user nobody\nPort 1", "a", "port", ""},
+	{"match user", "User you\nMatch user you\nPort 1", "a", "port", "1"},
+	{"match user falls back to the local one", "Match user ME\nPort 1", "a", "port", "1"},
+	{"match localuser", "Match localuser ME\nPort 1", "a", "port", "1"},
+	{"match with equals sign", "Match host=a\nPort 1", "a", "port", "1"},
+	{"match exec that succeeds", `Match exec "test %n = a"` + "\nPort 1", "a", "port", "1"},
+	{"match exec that fails", `Match exec "test %n = b"` + "\nPort 1", "a", "port", ""},
+	{"match exec runs only if the rest holds", `Match host b exec "exit 0"` + "\nPort 1", "a", "port", ""},
+	{"match tagged", "Tag x\nMatch tagged x\nPort 1", "a", "port", "1"},
+	{"match localnetwork", "Match localnetwork 127.0.0.0/8\nPort 1", "a", "port", "1"},
+	{"match localnetwork elsewhere", "Match localnetwork 203.0.113.0/24\nPort 1", "a", "port", ""},
+	{"match canonical is for a later pass", "Match canonical\nPort 1", "a", "port", ""},
+	{"match final all", "Match final all\nPort 1", "a", "port", "1"},
+	{"match final comes last", "Match final all\nPort 1\nMatch all\nPort 2", "a", "port", "2"},
+	{"not final", "Match !final all\nPort 1", "a", "port", "1"},
+	{"the final pass sees HostName", "Host a\nHostName b\nHost b\nPort 1\nMatch final all\nUser x", "a", "port", "1"},
+	{"unknown keywords are kept", "UseKeychain yes", "a", "usekeychain", "yes"},
+}
+
 func TestValues(t *testing.T) {
-	for _, c := range []struct{ name, text, host, keyword, want string }{
-		{"the first value wins", "Port 1\nPort 2", "a", "port", "1"},
-		{"blocks in order", "Host a\nPort 1\nHost *\nPort 2", "a", "port", "1"},
-		{"another host", "Host a\nPort 1\nHost *\nPort 2", "b", "port", "2"},
-		{"several patterns", "Host x b*\nPort 1", "bee", "port", "1"},
-		{"question mark", "Host gpu0?\nPort 1", "gpu01", "port", "1"},
-		{"question mark needs a character", "Host gpu0?\nPort 1", "gpu0", "port", ""},
-		{"negation", "Host !gpu03 gpu*\nPort 1", "gpu03", "port", ""},
-		{"negation of another", "Host gpu* !gpu03\nPort 1", "gpu04", "port", "1"},
-		{"negation alone matches nothing", "Host !gpu03\nPort 1", "gpu04", "port", ""},
-		{"equals sign", "Port=1", "a", "port", "1"},
-		{"equals sign with blanks", "Port \t= \t1", "a", "port", "1"},
-		{"one equals sign only", "User==x", "a", "user", "=x"},
-		{"keyword in any case", "pOrT 1", "a", "Port", "1"},
-		{"quotes", `User "two words"`, "a", "user", "two words"},
-		{"single quotes", `User 'it"s'`, "a", "user", `it"s`},
-		{"escaped quote", `User "a\"b"`, "a", "user", `a"b`},
-		{"escaped blank", `User a\ b`, "a", "user", "a b"},
-		{"backslash before another character", `User DOMAIN\me`, "a", "user", `DOMAIN\me`},
-		{"comment at the end", "Port 1 # one", "a", "port", "1"},
-		{"hash within a word", "User a#b", "a", "user", "a#b"},
-		{"indented, with a carriage return", "  Port 1\r", "a", "port", "1"},
-		{"quoted pattern", "Host \"a\"\nPort 1", "a", "port", "1"},
-		{"command is taken as it stands", `ProxyCommand ssh "x  y" # no comment`, "a", "proxycommand", `ssh "x  y" # no comment`},
-		{"command after an equals sign", `ProxyCommand=nc %h %p`, "a", "proxycommand", "nc %h %p"},
-		{"a jump host keeps a later command out", "ProxyJump b\nProxyCommand nc", "a", "proxycommand", ""},
-		{"a command keeps a later jump host out", "ProxyCommand nc\nProxyJump b", "a", "proxyjump", ""},
-		{"match all", "Match all\nPort 1", "a", "port", "1"},
-		{"match host", "Match host a,b\nPort 1", "b", "port", "1"},
-		{"match host sees HostName", "HostName c\nMatch host c\nPort 1", "a", "port", "1"},
-		{"match host with %h", "HostName %h.example\nMatch host a.example\nPort 1", "a", "port", "1"},
-		{"match originalhost does not", "HostName c\nMatch originalhost c\nPort 1", "a", "port", ""},
-		{"match negated pattern", "Match host *,!a\nPort 1", "a", "port", ""},
-		{"match negated criterion", "Match !host b\nPort 1", "a", "port", "1"},
-		{"match several criteria", "Match host a user nobody\nPort 1", "a", "port", ""},
-		{"match user", "User you\nMatch user you\nPort 1", "a", "port", "1"},
-		{"match user falls back to the local one", "Match user me\nPort 1", "a", "port", "1"},
-		{"match localuser", "Match localuser me\nPort 1", "a", "port", "1"},
-		{"match with equals sign", "Match host=a\nPort 1", "a", "port", "1"},
-		{"match exec that succeeds", `Match exec "test %n = a"` + "\nPort 1", "a", "port", "1"},
-		{"match exec that fails", `Match exec "test %n = b"` + "\nPort 1", "a", "port", ""},
-		{"match exec runs only if the rest holds", `Match host b exec "exit 0"` + "\nPort 1", "a", "port", ""},
-		{"match tagged", "Tag x\nMatch tagged x\nPort 1", "a", "port", "1"},
-		{"match localnetwork", "Match localnetwork 127.0.0.0/8\nPort 1", "a", "port", "1"},
-		{"match localnetwork elsewhere", "Match localnetwork 203.0.113.0/24\nPort 1", "a", "port", ""},
-		{"match canonical is for a later pass", "Match canonical\nPort 1", "a", "port", ""},
-		{"match final all", "Match final all\nPort 1", "a", "port", "1"},
-		{"match final comes last", "Match final all\nPort 1\nMatch all\nPort 2", "a", "port", "2"},
-		{"not final", "Match !final all\nPort 1", "a", "port", "1"},
-		{"the final pass sees HostName", "Host a\nHostName b\nHost b\nPort 1\nMatch final all\nUser x", "a", "port", "1"},
-		{"unknown keywords are kept", "UseKeychain yes", "a", "usekeychain", "yes"},
-	} {
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range values {
 		t.Run(c.name, func(t *testing.T) {
-			if got := resolve(t, c.text, nil, Query{Host: c.host}).First(c.keyword, ""); got != c.want {
+			text := strings.ReplaceAll(c.text, "ME", me.Username)
+			q := Query{Host: c.host, LocalUser: me.Username}
+			if got := resolve(t, text, nil, q).First(c.keyword, ""); got != c.want {
 				t.Errorf("%s is %q, want %q", c.keyword, got, c.want)
 			}
 		})
 	}
+}
+
+// TestOpenSSHAgrees asks ssh itself what it makes of the rows that it can show.
+func TestOpenSSHAgrees(t *testing.T) {
+	if _, err := exec.LookPath("ssh"); err != nil {
+		t.Skip("ssh is not here: apt-get install openssh-client")
+	}
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults := map[string]string{"port": "22", "user": me.Username}
+	newer := []string{"Tag", "localnetwork", "UseKeychain", "host=a"} // than OpenSSH 9.2, or not ssh's own
+	for _, c := range values {
+		if slices.ContainsFunc(newer, func(word string) bool { return strings.Contains(c.text, word) }) {
+			continue
+		}
+		keyword := strings.ToLower(c.keyword)
+		t.Run(c.name, func(t *testing.T) {
+			want := c.want
+			if want == "" {
+				want = defaults[keyword]
+			}
+			got := askSSH(t, strings.ReplaceAll(c.text, "ME", me.Username), c.host, keyword)
+			if got != want {
+				t.Errorf("ssh says %s %q, we say %q", keyword, got, want)
+			}
+		})
+	}
+}
+
+func askSSH(t *testing.T, text, host, keyword string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("ssh", "-G", "-F", file, host).CombinedOutput()
+	if err != nil {
+		t.Fatalf("ssh -G: %v: %s", err, out)
+	}
+	for _, line := range strings.Split(string(out), "\n") {
+		if value, found := strings.CutPrefix(line, keyword+" "); found {
+			return value
+		}
+	}
+	return ""
 }
 
 func TestWhatTheTargetSaysGoesFirst(t *testing.T) {

@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/ranklog"
+	"github.com/muster-dev/muster/launcher/rundir"
+)
+
+// controlFile is where a keeper notes the path of its coordinator's control socket.
+const controlFile = "control"
+
+// lookupMain prints what this host knows of a run that it is or was the head host of.
+func lookupMain(_, args []string) error {
+	flags := flag.NewFlagSet("lookup", flag.ContinueOnError)
+	run := flags.String("run", "", "id of the run")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	dir, err := findState(*run, "events.jsonl")
+	if err != nil {
+		return err
+	}
+	found := orders.Lookup{}
+	if dir != "" {
+		found = lookup(dir)
+	}
+	_, err = os.Stdout.Write(append(orders.Encode(found), '\n'))
+	return err
+}
+
+func lookup(dir string) orders.Lookup {
+	found := orders.Lookup{Known: true}
+	socket, _ := os.ReadFile(filepath.Join(dir, controlFile))
+	if conn, err := dialUnix(string(socket)); err == nil && len(socket) > 0 {
+		conn.Close()
+		found.Control = string(socket)
+	}
+	journal, _ := os.ReadFile(filepath.Join(dir, "events.jsonl"))
+	for line := range bytes.Lines(journal) {
+		if line = bytes.TrimSpace(line); json.Valid(line) {
+			found.Journal = append(found.Journal, json.RawMessage(line))
+		}
+	}
+	return found
+}
+
+// findState finds the folder of a run on this host that has a file: its own, or, since
+// a reboot gives the host another id, any. It returns "" where there is none.
+func findState(run, file string) (string, error) {
+	own, err := rundir.State(run, facts.Gather("").ID)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(filepath.Join(own, file)); err == nil {
+		return own, nil
+	}
+	all, err := filepath.Glob(filepath.Join(filepath.Dir(own), "*", file))
+	if err != nil || len(all) == 0 {
+		return "", nil
+	}
+	return filepath.Dir(all[0]), nil
+}
+
+// outputMain prints what ranks of this host have written, as lines of orders.Output.
+func outputMain(_, args []string) error {
+	flags := flag.NewFlagSet("output", flag.ContinueOnError)
+	run := flags.String("run", "", "id of the run")
+	attempt := flags.Int("attempt", 0, "which attempt")
+	ranks := flags.String("ranks", "", "ranks, separated by commas")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	for word := range strings.SplitSeq(*ranks, ",") {
+		rank, err := strconv.Atoi(word)
+		if err != nil {
+			return fmt.Errorf("ranks: %w", err)
+		}
+		if err := printOutput(*run, *attempt, rank); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printOutput(run string, attempt, rank int) error {
+	dir, err := findState(run, ranklog.Path("", attempt, rank))
+	if err != nil || dir == "" {
+		return err
+	}
+	reader, err := ranklog.Open(ranklog.Path(dir, attempt, rank), 0)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	for {
+		segment, err := reader.Next(pushSize, true)
+		if err != nil {
+			break // the end for now
+		}
+		line := append(orders.Encode(orders.Output{Rank: rank, Lane: uint32(segment.Lane), Data: segment.Data}), '\n')
+		if _, err := os.Stdout.Write(line); err != nil {
+			return err
+		}
+	}
+	_, err = os.Stdout.Write(append(orders.Encode(orders.Output{Rank: rank, End: true}), '\n'))
+	return err
+}

@@ -1,0 +1,71 @@
+package event
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/report"
+)
+
+// State is where a run stands, as its events tell.
+type State struct {
+	Name    string // one of the States
+	Attempt int
+	Since   time.Time // of the newest event
+	Message string    // of the newest event that changed Name
+	Ranks   map[int]RankState
+	Report  *report.Report // once over
+}
+
+// Names of a run's state. The last two are not told by events: who asks finds out.
+const (
+	Starting = "starting"
+	Running  = "running"
+	StopsNow = "stopping"
+	IsOver   = "over"
+	IsLost   = "lost"    // its coordinator is no more and has left no report
+	Unknown  = "unknown" // its head host cannot be asked
+)
+
+// RankState is where a rank stands.
+type RankState struct {
+	Host    string
+	Name    string // "starting", "running", "ended"
+	PID     int
+	Since   time.Time
+	Message string
+	Log     string
+	Failed  bool
+}
+
+// Take takes the next event in.
+func (s *State) Take(e Event) {
+	if s.Ranks == nil {
+		s.Name, s.Ranks = Starting, map[int]RankState{}
+	}
+	s.Attempt, s.Since = e.Attempt, e.Time
+	switch e.Kind {
+	case Committed:
+		s.Name, s.Message = Running, e.Message
+	case Stopping:
+		s.Name, s.Message = StopsNow, e.Message
+	case Over:
+		s.Name, s.Message, s.Report = IsOver, e.Message, e.Report
+	case Started:
+		s.Ranks[*e.Rank] = RankState{Host: e.Host, Name: "running", PID: e.PID, Since: e.Time, Message: e.Message, Log: e.Log}
+	case Ended:
+		s.Ranks[*e.Rank] = RankState{Host: e.Host, Name: "ended", Since: e.Time, Message: e.Message, Log: e.Log, Failed: e.Failed}
+	}
+}
+
+// Fold reads a journal, one event a line; a last line that is not whole is left out.
+func Fold(lines [][]byte) State {
+	var s State
+	for _, line := range lines {
+		var e Event
+		if json.Unmarshal(line, &e) == nil {
+			s.Take(e)
+		}
+	}
+	return s
+}

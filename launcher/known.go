@@ -1,0 +1,292 @@
+package launcher
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/config"
+	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
+	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/remote"
+	"github.com/muster-dev/muster/launcher/report"
+)
+
+// Known is a run that was started earlier, by this launcher's notebook.
+type Known struct {
+	Page     notebook.Page
+	Connect  Connector
+	View     View
+	Notebook notebook.Notebook
+}
+
+// askWait bounds how long a head host may take to tell what it knows.
+const askWait = 30 * time.Second
+
+// State asks the head host where the run stands. A run whose end is known here is asked
+// for all the same when its details are wanted.
+func (k *Known) State(ctx context.Context) (event.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	host, err := k.connect(ctx, k.Page.Hosts[0])
+	if err != nil {
+		return event.State{Name: event.Unknown, Message: err.Error()}, err
+	}
+	defer host.Close()
+	found, err := k.lookup(ctx, host)
+	if err != nil {
+		return event.State{Name: event.Unknown, Message: err.Error()}, err
+	}
+	return k.stateOf(found), nil
+}
+
+func (k *Known) connect(ctx context.Context, h notebook.Host) (remote.Host, error) {
+	return k.Connect(ctx, remote.Target{Name: h.Address, User: h.User, Port: h.Port})
+}
+
+func (k *Known) lookup(ctx context.Context, host remote.Host) (orders.Lookup, error) {
+	var found orders.Lookup
+	err := ask(ctx, host, []string{"lookup", "-run", k.Page.Run}, func(line []byte) error {
+		return json.Unmarshal(line, &found)
+	})
+	return found, err
+}
+
+// ask runs the agent's program on a host and hands each line that it prints to take.
+func ask(ctx context.Context, host remote.Host, args []string, take func(line []byte) error) error {
+	process, err := host.Start(ctx, remote.Launch{Program: "muster-agent", Args: args})
+	if err != nil {
+		return err
+	}
+	defer process.Close()
+	lines := bufio.NewReader(process.Stdout)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = take(line)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", host.Name(), err)
+		}
+	}
+	if err := process.Wait(); err != nil {
+		return fmt.Errorf("%s: %w %s", host.Name(), err, process.Stderr())
+	}
+	return nil
+}
+
+// stateOf is what a head host's answer means.
+func (k *Known) stateOf(found orders.Lookup) event.State {
+	lines := make([][]byte, len(found.Journal))
+	for i, line := range found.Journal {
+		lines[i] = line
+	}
+	s := event.Fold(lines)
+	switch {
+	case s.Report != nil:
+		k.note(s)
+	case !found.Known:
+		s.Name, s.Message = event.IsLost, "nothing of it is left on "+k.Page.Hosts[0].Name
+	case found.Control == "":
+		s.Name, s.Message = event.IsLost, "its coordinator on "+k.Page.Hosts[0].Name+" is no more and has left no report; the agents have ended the workers within the lease"
+	}
+	return s
+}
+
+// note keeps an end that was learnt.
+func (k *Known) note(s event.State) {
+	k.Page.Outcome, k.Page.Exit, k.Page.Attempt = s.Report.Outcome, s.Report.Exit, s.Attempt
+	_ = k.Notebook.Write(k.Page) // it can be learnt again
+}
+
+// live is a run that is still going on, with an open control socket.
+type live struct {
+	host    remote.Host
+	control *control
+	state   event.State
+	seen    uint64 // events that state already tells of
+}
+
+// open connects to the coordinator; a run that is over is no error, but has no control.
+func (k *Known) open(ctx context.Context) (*live, error) {
+	host, err := k.connect(ctx, k.Page.Hosts[0])
+	if err != nil {
+		return nil, failure(report.ExitUnreachable, "%v", err)
+	}
+	found, err := k.lookup(ctx, host)
+	if err != nil {
+		host.Close()
+		return nil, failure(report.ExitUnreachable, "%v", err)
+	}
+	l := &live{host: host, state: k.stateOf(found), seen: uint64(len(found.Journal))}
+	if found.Control == "" || l.state.Report != nil {
+		return l, nil
+	}
+	if l.control, err = dialControl(ctx, host, found.Control); err != nil {
+		host.Close()
+		return nil, failure(report.ExitUnreachable, "%v", err)
+	}
+	return l, nil
+}
+
+func (l *live) close() {
+	if l.control != nil {
+		l.control.close()
+	}
+	_ = l.host.Close() // nothing is left to be told
+}
+
+// Attach comes back to a run and stays until it is over. It returns the run's exit status.
+func (k *Known) Attach(ctx context.Context, show config.RankSet, wishes <-chan Wish) (int, error) {
+	l, err := k.open(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if l.control == nil {
+		defer l.close()
+		return k.ended(l.state)
+	}
+	k.View.Say(fmt.Sprintf("attached to %s: %s", k.Page.Run, l.state.Name))
+	return k.watch(l, show, wishes).stay(ctx)
+}
+
+func (k *Known) watch(l *live, show config.RankSet, wishes <-chan Wish) *watch {
+	head := &fleetHost{name: k.Page.Hosts[0].Name, remote: l.host, gone: make(chan struct{})}
+	return &watch{
+		view: k.View, show: show, notebook: k.Notebook, wishes: wishes, page: k.Page, control: l.control,
+		fleet: &fleet{hosts: []*fleetHost{head}}, tail: true, quiet: l.seen,
+	}
+}
+
+// ended tells the end of a run that is over.
+func (k *Known) ended(s event.State) (int, error) {
+	if s.Report == nil {
+		return 0, failure(report.ExitUnreachable, "run %s is lost: %s", k.Page.Run, s.Message)
+	}
+	k.View.Report(s.Report)
+	return s.Report.Exit, nil
+}
+
+// Stop ends a run and waits until it is over. The status is 0 if it was stopped, or had
+// ended already.
+func (k *Known) Stop(ctx context.Context, now bool, wishes <-chan Wish) (int, error) {
+	l, err := k.open(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if l.control == nil {
+		defer l.close()
+		if l.state.Report == nil {
+			return k.ended(l.state)
+		}
+		k.View.Say("run " + k.Page.Run + " has ended already")
+		return report.ExitOK, nil
+	}
+	if err := l.control.stop(ctx, now, report.ExitTerminated, "muster stop"); err != nil {
+		l.close()
+		return 0, failure(report.ExitUnreachable, "%v", err)
+	}
+	none, _ := config.ParseRankSet("none")
+	status, err := k.watch(l, none, wishes).stay(ctx)
+	if status == report.ExitTerminated {
+		status = report.ExitOK
+	}
+	return status, err
+}
+
+// Logs shows what ranks have written in the newest attempt, and with follow what they
+// still write.
+func (k *Known) Logs(ctx context.Context, ranks config.RankSet, follow bool) error {
+	if follow {
+		l, err := k.open(ctx)
+		if err != nil {
+			return err
+		}
+		defer l.close()
+		if l.control != nil {
+			return k.followLogs(ctx, l, ranks)
+		}
+	}
+	return k.printLogs(ctx, ranks)
+}
+
+func (k *Known) ranksIn(set config.RankSet) []int {
+	var ranks []int
+	for rank := range k.Page.WorldSize() {
+		if set.Has(rank) {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
+}
+
+func (k *Known) followLogs(ctx context.Context, l *live, set config.RankSet) error {
+	err := l.control.logs(ctx, k.ranksIn(set), false, func(c *pb.LogChunk) {
+		host, _ := k.Page.HostOf(int(c.Rank))
+		k.View.Output(host.Name, int(c.Rank), c.Lane == 1, c.Data, c.End)
+	})
+	if err != nil && ctx.Err() == nil {
+		return failure(report.ExitUnreachable, "%v", err)
+	}
+	return nil
+}
+
+// printLogs reads the files, each host's by a connection of its own, and shows rank after
+// rank.
+func (k *Known) printLogs(ctx context.Context, set config.RankSet) error {
+	state, err := k.State(ctx)
+	if err != nil {
+		return failure(report.ExitUnreachable, "%v", err)
+	}
+	byHost := map[notebook.Host][]string{}
+	for _, rank := range k.ranksIn(set) {
+		host, _ := k.Page.HostOf(rank)
+		byHost[host] = append(byHost[host], strconv.Itoa(rank))
+	}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	var list hostErrors
+	for host, ranks := range byHost {
+		all.Go(func() {
+			if err := k.printHost(ctx, host, state.Attempt, ranks); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				list = append(list, hostError{host.Name, err})
+			}
+		})
+	}
+	all.Wait()
+	if len(list) > 0 {
+		return failure(report.ExitUnreachable, "the output of %d of %d hosts cannot be read: %v", len(list), len(byHost), list[0].err)
+	}
+	return nil
+}
+
+func (k *Known) printHost(ctx context.Context, h notebook.Host, attempt int, ranks []string) error {
+	host, err := k.connect(ctx, h)
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	args := []string{"output", "-run", k.Page.Run, "-attempt", strconv.Itoa(attempt), "-ranks", strings.Join(ranks, ",")}
+	return ask(ctx, host, args, func(line []byte) error {
+		var out orders.Output
+		if err := json.Unmarshal(line, &out); err != nil {
+			return err
+		}
+		k.View.Output(h.Name, out.Rank, out.Lane == 1, out.Data, out.End)
+		return nil
+	})
+}

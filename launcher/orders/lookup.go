@@ -1,0 +1,18 @@
+package orders
+
+import "encoding/json"
+
+// Lookup is what a head host knows of a run.
+type Lookup struct {
+	Known   bool              `json:"known"`
+	Control string            `json:"control,omitempty"` // path of the control socket; empty: no coordinator answers
+	Journal []json.RawMessage `json:"journal,omitempty"` // the run's events
+}
+
+// Output is a piece of what a rank has written.
+type Output struct {
+	Rank int    `json:"rank"`
+	Lane uint32 `json:"lane"`
+	Data []byte `json:"data,omitempty"`
+	End  bool   `json:"end,omitempty"` // there is no more for now
+}

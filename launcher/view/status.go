@@ -1,0 +1,200 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/report"
+)
+
+// Status writes where a run stands: a line for the run, a table of its ranks.
+func Status(w io.Writer, page notebook.Page, s event.State, now time.Time) error {
+	fmt.Fprintf(w, "%s: %s, attempt %d, started %s ago\n", page.Run, stateWord(s), s.Attempt, age(page.Started, now))
+	if s.Message != "" {
+		fmt.Fprintf(w, "%s\n", s.Message)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "RANK\tHOST\tSTATE\tPID\tSINCE")
+	for rank := range page.WorldSize() {
+		host, _ := page.HostOf(rank)
+		r, ok := s.Ranks[rank]
+		if !ok {
+			fmt.Fprintf(t, "%d\t%s\tnot started\t\t\n", rank, host.Name)
+			continue
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", rank, host.Name, rankWord(r), pidWord(r), age(r.Since, now))
+	}
+	return t.Flush()
+}
+
+func stateWord(s event.State) string {
+	if s.Report != nil {
+		return fmt.Sprintf("%s (exit status %d)", s.Report.Outcome, s.Report.Exit)
+	}
+	return s.Name
+}
+
+func rankWord(r event.RankState) string {
+	if r.Failed {
+		return "failed"
+	}
+	return r.Name
+}
+
+func pidWord(r event.RankState) string {
+	if r.PID == 0 {
+		return ""
+	}
+	return fmt.Sprint(r.PID)
+}
+
+func age(since, now time.Time) string {
+	d := now.Sub(since)
+	if d < time.Minute {
+		return d.Round(time.Second).String()
+	}
+	return d.Round(time.Minute).String()[:len(d.Round(time.Minute).String())-2] // without its "0s"
+}
+
+type statusJSON struct {
+	Version int              `json:"version"`
+	Run     string           `json:"run"`
+	Job     string           `json:"job"`
+	State   string           `json:"state"`
+	Message string           `json:"message"`
+	Attempt int              `json:"attempt"`
+	Exit    *int             `json:"exit"`
+	Ranks   []statusRankJSON `json:"ranks"`
+}
+
+type statusRankJSON struct {
+	Rank  int     `json:"rank"`
+	Host  string  `json:"host"`
+	State string  `json:"state"`
+	PID   int     `json:"pid,omitempty"`
+	Since float64 `json:"since,omitempty"`
+	Log   string  `json:"log,omitempty"`
+}
+
+// StatusJSON writes where a run stands as one JSON object (version 1).
+func StatusJSON(w io.Writer, page notebook.Page, s event.State) error {
+	out := statusJSON{Version: 1, Run: page.Run, Job: page.Job, State: runState(page, s), Message: s.Message, Attempt: s.Attempt, Ranks: []statusRankJSON{}}
+	if s.Report != nil {
+		out.Exit = &s.Report.Exit
+	}
+	for rank := range page.WorldSize() {
+		host, _ := page.HostOf(rank)
+		line := statusRankJSON{Rank: rank, Host: host.Name, State: "not started"}
+		if r, ok := s.Ranks[rank]; ok {
+			line.State, line.PID, line.Since, line.Log = rankWord(r), r.PID, report.Seconds(r.Since), r.Log
+		}
+		out.Ranks = append(out.Ranks, line)
+	}
+	return writeJSON(w, out)
+}
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// Listed is a run in a list, with where it stands as far as that could be learnt.
+type Listed struct {
+	Page  notebook.Page
+	State event.State
+}
+
+// runState is a run's state in a word: its outcome once it is over.
+func runState(page notebook.Page, s event.State) string {
+	switch {
+	case s.Report != nil:
+		return s.Report.Outcome
+	case page.Outcome != "":
+		return page.Outcome
+	}
+	return s.Name
+}
+
+func exitOf(l Listed) *int {
+	switch {
+	case l.State.Report != nil:
+		return &l.State.Report.Exit
+	case l.Page.Outcome != "":
+		return &l.Page.Exit
+	}
+	return nil
+}
+
+// Runs writes runs as a table, oldest first.
+func Runs(w io.Writer, runs []Listed, now time.Time) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "RUN\tSTATE\tRANKS\tHEAD HOST\tSTARTED\tEXIT")
+	for _, l := range runs {
+		exit := ""
+		if e := exitOf(l); e != nil {
+			exit = fmt.Sprint(*e)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s ago\t%s\n", l.Page.Run, runState(l.Page, l.State), l.Page.WorldSize(), l.Page.Hosts[0].Name, age(l.Page.Started, now), exit)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, l := range runs {
+		if slices.Contains([]string{event.Unknown, event.IsLost}, runState(l.Page, l.State)) {
+			fmt.Fprintf(w, "%s: %s\n", l.Page.Run, l.State.Message)
+		}
+	}
+	return nil
+}
+
+type runsJSON struct {
+	Version int       `json:"version"`
+	Runs    []runJSON `json:"runs"`
+}
+
+type runJSON struct {
+	Run     string  `json:"run"`
+	Job     string  `json:"job"`
+	State   string  `json:"state"`
+	Head    string  `json:"head"`
+	Started float64 `json:"started"`
+	Attempt int     `json:"attempt"`
+	Exit    *int    `json:"exit"`
+}
+
+// RunsJSON writes runs as one JSON object (version 1), oldest first.
+func RunsJSON(w io.Writer, runs []Listed) error {
+	out := runsJSON{Version: 1, Runs: []runJSON{}}
+	for _, l := range runs {
+		out.Runs = append(out.Runs, runJSON{
+			Run: l.Page.Run, Job: l.Page.Job, State: runState(l.Page, l.State), Head: l.Page.Hosts[0].Name,
+			Started: report.Seconds(l.Page.Started), Attempt: max(l.State.Attempt, l.Page.Attempt), Exit: exitOf(l),
+		})
+	}
+	return writeJSON(w, out)
+}
+
+// Report writes a run's report as people read it.
+func Report(s *Screen, rep *report.Report) {
+	if rep.Outcome == report.OK {
+		s.write(&s.out, fmt.Appendf(nil, "%s: all %d ranks ended well\n", rep.Run, len(rep.Ranks)))
+	} else {
+		s.write(&s.out, failureScreen(&s.out, rep))
+	}
+	for _, warning := range rep.Warnings {
+		s.write(&s.out, fmt.Appendf(nil, "warning: %s\n", warning))
+	}
+	for _, left := range rep.Left {
+		s.write(&s.out, fmt.Appendf(nil, "left over: %s\n", left))
+	}
+}
+
+// ReportJSON writes a report as one JSON object.
+func ReportJSON(w io.Writer, rep *report.Report) error { return writeJSON(w, rep) }
