@@ -166,4 +166,3 @@ func monotonic() time.Duration {
 	}
 	return time.Duration(now.Nano())
 }
-

@@ -42,6 +42,8 @@ type brain struct {
 	settings
 	plan  *plan.Plan
 	phase phase
+	wall  func(rendezvous.Instant) float64 // boot clock to seconds since 1970, for the report
+	now   rendezvous.Instant               // of what is being taken in
 
 	hosts   []*hostState
 	ranks   []*rankState
@@ -53,7 +55,9 @@ type brain struct {
 	refusals  []refusal
 	lost      *report.Cause // a host's loss that ends the run
 	lostAt    rendezvous.Instant
-	earlySaid bool // that some ranks have ended and others run on
+	begun     rendezvous.Instant // when the attempt's workers were started
+	done      rendezvous.Instant // when the last of them had ended
+	earlySaid bool               // that some ranks have ended and others run on
 	warnings  []string
 	left      []string
 
@@ -115,8 +119,8 @@ type send struct {
 	order orders.Order
 }
 
-func newBrain(s settings, p *plan.Plan) *brain {
-	b := &brain{settings: s, plan: p, master: -1}
+func newBrain(s settings, p *plan.Plan, wall func(rendezvous.Instant) float64) *brain {
+	b := &brain{settings: s, plan: p, master: -1, wall: wall}
 	for _, h := range p.Hosts {
 		b.hosts = append(b.hosts, &hostState{name: h.Name, reach: map[string]rendezvous.Reach{}})
 	}
@@ -259,7 +263,7 @@ func (b *brain) advance() {
 		b.tryCommit()
 	case running, stopping:
 		if b.allEnded() {
-			b.phase = wrapping
+			b.phase, b.done = wrapping, b.now
 			b.actions = append(b.actions, action{wrap: true})
 		}
 	case finishing:
@@ -289,7 +293,7 @@ func (b *brain) tryCommit() {
 		}
 		return
 	}
-	b.phase = running
+	b.phase, b.begun = running, b.now
 	b.sayMeeting()
 	b.say(event.Event{Kind: event.Committed, Message: fmt.Sprintf("%d ranks on %d hosts are being started", b.plan.WorldSize, len(b.hosts))})
 	b.startAll()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -11,6 +12,7 @@ import (
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -31,7 +33,7 @@ func (s control) Submit(_ context.Context, request *pb.SubmitRequest) (*pb.Submi
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	submitted := make(chan error, 1)
-	s.c.post(func() { submitted <- s.c.begin(newBrain(settings, p), submission.Hosts) })
+	s.c.post(func() { submitted <- s.c.begin(newBrain(settings, p, wallClock), submission.Hosts) })
 	if err := <-submitted; err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
@@ -127,10 +129,15 @@ func (s control) Beat(context.Context, *pb.BeatRequest) (*pb.BeatReply, error) {
 func (s control) HostEmpty(_ context.Context, request *pb.HostEmptyRequest) (*pb.HostEmptyReply, error) {
 	s.c.post(func() {
 		if host, ok := s.c.members[request.Host]; ok && s.c.brain != nil {
-			s.c.brain.hostEmpty(host, rendezvous.Now())
+			s.c.brain.hostEmpty(host)
 		}
 	})
 	return &pb.HostEmptyReply{}, nil
+}
+
+// wallClock tells the time of day of an instant, by what the clocks say now.
+func wallClock(at rendezvous.Instant) float64 {
+	return report.Seconds(time.Now().Add(-rendezvous.Now().Sub(at)))
 }
 
 func (c *Coordinator) nextName() string {

@@ -66,10 +66,13 @@ func (c *Coordinator) run() {
 	for {
 		select {
 		case e := <-c.hub.Events():
+			c.lookAtClock()
 			c.hubEvent(e)
 		case f := <-c.inbox:
+			c.lookAtClock()
 			f()
 		case <-ticker.C:
+			c.lookAtClock()
 			c.tick()
 		}
 		c.act()
@@ -95,6 +98,13 @@ func (c *Coordinator) allLeft() bool {
 	return true
 }
 
+// lookAtClock tells the brain what time it is.
+func (c *Coordinator) lookAtClock() {
+	if c.brain != nil {
+		c.brain.now = rendezvous.Now()
+	}
+}
+
 func (c *Coordinator) begin(b *brain, hosts []SubmittedHost) error {
 	if c.brain != nil {
 		return fmt.Errorf("a run was submitted already")
@@ -117,7 +127,7 @@ func (c *Coordinator) hubEvent(e rendezvous.Event) {
 		c.brain.joined(host)
 		c.follow(host)
 	case rendezvous.Dropped:
-		c.brain.dropped(host, fmt.Sprint(e.Err), e.At)
+		c.brain.dropped(host, fmt.Sprint(e.Err))
 	case rendezvous.Message:
 		var n orders.News
 		if err := json.Unmarshal(e.Payload, &n); err != nil {
@@ -135,7 +145,7 @@ func (c *Coordinator) tick() {
 	if rendezvous.Now().Sub(c.launcher) > c.lease {
 		c.brain.launcherLeft()
 	}
-	c.brain.tick(rendezvous.Now(), func(host int) (rendezvous.Instant, bool) {
+	c.brain.tick(func(host int) (rendezvous.Instant, bool) {
 		return c.hub.Heard(c.brain.hosts[host].name)
 	})
 	if c.wrapping && c.allRead() {

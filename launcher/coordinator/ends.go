@@ -95,7 +95,7 @@ func (b *brain) launcherLeft() {
 }
 
 // dropped: the connection to a host ended or was reset.
-func (b *brain) dropped(host int, why string, now rendezvous.Instant) {
+func (b *brain) dropped(host int, why string) {
 	h := b.hosts[host]
 	if h.finished {
 		h.linked = false
@@ -104,14 +104,14 @@ func (b *brain) dropped(host int, why string, now rendezvous.Instant) {
 	if h.dropped != "" {
 		return
 	}
-	h.dropped, h.since = why, now
+	h.dropped, h.since = why, b.now
 	switch b.phase {
 	case gathering:
 		h.gone = true
 		b.refusals = append(b.refusals, refusal{host: h.name, code: report.ExitUnreachable, message: "its agent's connection to the coordinator ended: " + why})
 		b.wrapUp()
 	case running:
-		b.hostLost(host, now, report.ClassAgent, fmt.Sprintf("the agent on %s died or lost its connection (%s)", h.name, why))
+		b.hostLost(host, b.now, report.ClassAgent, fmt.Sprintf("the agent on %s died or lost its connection (%s)", h.name, why))
 	}
 	b.advance()
 }
@@ -127,24 +127,24 @@ func (b *brain) failing(host int, f *orders.Failing, at rendezvous.Instant) {
 
 // keeperDied: the keeper beside this process is no more, and with it who would end
 // this host's processes if the agent cannot.
-func (b *brain) keeperDied(now rendezvous.Instant) {
+func (b *brain) keeperDied() {
 	message := "the keeper on " + b.hosts[0].name + " died"
 	switch b.phase {
 	case gathering:
 		b.refusals = append(b.refusals, refusal{host: b.hosts[0].name, code: report.ExitUnreachable, message: "its keeper died"})
 		b.wrapUp()
 	case running:
-		b.hostLost(0, now, report.ClassAgent, message)
+		b.hostLost(0, b.now, report.ClassAgent, message)
 	}
 }
 
 // hostEmpty: a host's keeper has ended, so nothing of the run is left there.
-func (b *brain) hostEmpty(host int, now rendezvous.Instant) {
+func (b *brain) hostEmpty(host int) {
 	h := b.hosts[host]
 	if h.finished || h.gone || b.phase == over {
 		return
 	}
-	b.dropped(host, "its keeper has ended", now)
+	b.dropped(host, "its keeper has ended")
 	b.giveUp(host)
 	b.advance()
 }
@@ -175,18 +175,18 @@ func (b *brain) hostLost(host int, at rendezvous.Instant, class, message string)
 }
 
 // tick: time has passed. heard returns when a host's newest frame came.
-func (b *brain) tick(now rendezvous.Instant, heard func(host int) (rendezvous.Instant, bool)) {
+func (b *brain) tick(heard func(host int) (rendezvous.Instant, bool)) {
 	for i, h := range b.hosts {
 		if h.gone || h.finished || !h.linked {
 			continue
 		}
 		last, ok := heard(i)
-		if !ok || now.Sub(last) < b.lease {
+		if !ok || b.now.Sub(last) < b.lease {
 			continue
 		}
 		// Its own keeper and agent have ended its workers by now.
 		b.giveUp(i)
-		message := fmt.Sprintf("no answer from %s for %v", h.name, now.Sub(last).Round(100*time.Millisecond))
+		message := fmt.Sprintf("no answer from %s for %v", h.name, b.now.Sub(last).Round(100*time.Millisecond))
 		if b.phase == running {
 			b.hostLost(i, last, report.ClassHostLost, message)
 		} else {
@@ -194,13 +194,13 @@ func (b *brain) tick(now rendezvous.Instant, heard func(host int) (rendezvous.In
 		}
 		b.left = append(b.left, h.name+": did not answer any more; its keeper ends its workers within the lease of "+b.lease.String())
 	}
-	b.checkEarlyExit(now)
+	b.checkEarlyExit()
 	b.advance()
 }
 
 // checkEarlyExit tells of ranks that ended well while others run on, which usually wait
 // for them in vain, and ends the run when that lasts.
-func (b *brain) checkEarlyExit(now rendezvous.Instant) {
+func (b *brain) checkEarlyExit() {
 	if b.phase != running {
 		return
 	}
@@ -218,11 +218,11 @@ func (b *brain) checkEarlyExit(now rendezvous.Instant) {
 	if len(ended) == 0 || len(others) == 0 {
 		return
 	}
-	passed := now.Sub(since)
+	passed := b.now.Sub(since)
 	words := fmt.Sprintf("%s ended well %v ago, but %s still run", listRanks(ended), passed.Round(time.Second), listRanks(others))
 	switch {
 	case passed >= b.early.Limit:
-		b.lost, b.lostAt = &report.Cause{Class: report.ClassEarlyExit, Message: words, Attempt: b.attempt}, now
+		b.lost, b.lostAt = &report.Cause{Class: report.ClassEarlyExit, Message: words, Attempt: b.attempt}, b.now
 		b.stopAll(words+" (early_exit limit)", false)
 	case passed >= b.early.Notice && !b.earlySaid:
 		b.earlySaid = true
@@ -291,7 +291,7 @@ func overWords(r *report.Report) string {
 func (b *brain) report() *report.Report {
 	r := &report.Report{
 		Version: report.Version, Run: b.run, Job: b.plan.Job, Outcome: report.OK,
-		Left: b.left, Warnings: b.warnings, Attempts: []report.Attempt{},
+		Left: append([]string{}, b.left...), Warnings: append([]string{}, b.warnings...), Attempts: []report.Attempt{},
 	}
 	for rank, s := range b.ranks {
 		r.Ranks = append(r.Ranks, b.rankReport(rank, s))
@@ -304,7 +304,24 @@ func (b *brain) report() *report.Report {
 	case r.FirstCause != nil:
 		r.Outcome = report.Failed
 	}
+	if c := r.FirstCause; c != nil {
+		c.Evidence, c.Numbers = append([]string{}, c.Evidence...), map[string]float64{}
+	}
+	if b.begun != 0 {
+		r.Attempts = append(r.Attempts, b.attemptReport(r))
+	}
 	return r
+}
+
+func (b *brain) attemptReport(r *report.Report) report.Attempt {
+	a := report.Attempt{Attempt: b.attempt, Started: b.wall(b.begun), Ended: b.wall(b.done), Outcome: r.Outcome, Changes: map[string]string{}}
+	if r.FirstCause != nil {
+		a.Class, a.Decision, a.Reason = r.FirstCause.Class, "end", "the job file has no restart block"
+		if r.Outcome == report.Stopped {
+			a.Reason = r.FirstCause.Message
+		}
+	}
+	return a
 }
 
 // phaseWhenStopped reports whether the user's stop came before any failure: then what

@@ -111,7 +111,7 @@ func (c *Coordinator) listenToKeeper(keeper io.Reader) {
 		case c.brain == nil:
 			c.quit = true
 		case !agentDone:
-			c.brain.keeperDied(rendezvous.Now())
+			c.brain.keeperDied()
 		}
 	})
 	if agentDone {

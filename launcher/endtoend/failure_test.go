@@ -138,11 +138,11 @@ func TestExitStatusTellsHowTheFirstFailingRankEnded(t *testing.T) {
 	})
 }
 
-// reportOf reads the report of a user's only run on a host.
-func reportOf(t testing.TB, h *testbed.Host) map[string]any {
+// reportIn reads the report of the latest run in a home.
+func reportIn(t testing.TB, home string) map[string]any {
 	t.Helper()
 	var report map[string]any
-	if err := json.Unmarshal([]byte(newest(t, h, "report.json")), &report); err != nil {
+	if err := json.Unmarshal([]byte(newest(t, home, "report.json")), &report); err != nil {
 		t.Fatal(err)
 	}
 	return report

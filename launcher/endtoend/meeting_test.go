@@ -61,7 +61,7 @@ func TestMasterAddressIsSeenToBeReachableFromEveryHost(t *testing.T) {
 				t.Errorf("%s does not reach MASTER_ADDR: %v", h.Name, err)
 			}
 		}
-		events := newest(t, bed.Host("host-z"), "events.jsonl")
+		events := newest(t, bed.Host("host-z").Home, "events.jsonl")
 		for _, text := range []string{"127.0.1.1 was passed over", "172.17.0.1 was passed over: docker0 is docker's bridge"} {
 			if !strings.Contains(events, text) {
 				t.Errorf("the run's events do not say %q:\n%s", text, events)
@@ -77,7 +77,7 @@ func TestMasterAddressIsSeenToBeReachableFromEveryHost(t *testing.T) {
 		if master := u.masterOf(r, 2); master != head.SecondAddr.String() {
 			t.Errorf("MASTER_ADDR is %s, other reaches head by %s alone", master, head.SecondAddr)
 		}
-		if events := newest(t, head, "events.jsonl"); !strings.Contains(events, head.Addr.String()+" was passed over: other does not reach it") {
+		if events := newest(t, head.Home, "events.jsonl"); !strings.Contains(events, head.Addr.String()+" was passed over: other does not reach it") {
 			t.Errorf("the run's events do not say why %s was passed over:\n%s", head.Addr, events)
 		}
 	})
@@ -115,12 +115,12 @@ func on(t testing.TB, h *testbed.Host, argv ...string) string {
 	return string(out)
 }
 
-// newest reads a file of the run that wrote one of this name last on a host.
-func newest(t testing.TB, h *testbed.Host, name string) string {
+// newest reads a file of the run that wrote one of this name last in a home.
+func newest(t testing.TB, home, name string) string {
 	t.Helper()
 	var path string
 	var written time.Time
-	for _, folder := range runFolders(h) {
+	for _, folder := range runFolders(home) {
 		info, err := os.Stat(filepath.Join(folder, name))
 		if err == nil && info.ModTime().After(written) {
 			path, written = filepath.Join(folder, name), info.ModTime()
@@ -128,7 +128,7 @@ func newest(t testing.TB, h *testbed.Host, name string) string {
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatalf("no run on %s has left %s: %v", h.Name, name, err)
+		t.Fatalf("no run in %s has left %s: %v", home, name, err)
 	}
 	return string(text)
 }
@@ -192,12 +192,12 @@ func TestHostsBehindAJumpHostMeetAtTheirOwnAddress(t *testing.T) {
 func TestASingleRemoteHostIsNotThisMachine(t *testing.T) {
 	bed := threeHosts(t)
 	u := newUser(t, bed).sittingAt("host-z")
-	before := len(runFolders(u.at))
+	before := len(runFolders(u.at.Home))
 	u.runJob(job{script: fmt.Sprintf(sayWhere, u.dir), hosts: []string{"host-a"}}).exits(0)
 	if got := u.read("rank-0"); got != "0 0 host-a 127.0.0.1\n" {
 		t.Errorf("the rank says %q", got)
 	}
-	if len(runFolders(u.at)) > before || u.exists(".local") {
+	if len(runFolders(u.at.Home)) > before || len(runFolders(u.dir)) > 0 {
 		t.Error("the run has left something where it was launched")
 	}
 }

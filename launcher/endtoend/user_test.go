@@ -142,8 +142,8 @@ func hclString(text string) string {
 	return `"` + strings.NewReplacer("\\", "\\\\", `"`, `\"`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "${", "$${", "%{", "%%{").Replace(text) + `"`
 }
 
-// runFolders are the folders of the user's runs on a host, oldest first.
-func runFolders(h *testbed.Host) []string {
-	found, _ := filepath.Glob(filepath.Join(h.Home, ".local/state/muster/runs/*/*"))
+// runFolders are the folders that runs have left in a home.
+func runFolders(home string) []string {
+	found, _ := filepath.Glob(filepath.Join(home, ".local/state/muster/runs/*/*"))
 	return found
 }

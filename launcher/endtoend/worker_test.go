@@ -67,7 +67,7 @@ func TestAWorkerInheritsNoDescriptorsAndReadsFromDevNull(t *testing.T) {
 			}
 			defer read.Close()
 			defer write.Close()
-			u.open = []*os.File{write} // as a shell that holds a lock would have one open
+			u.open = slices.Repeat([]*os.File{write}, 9) // 3 to 11: a shell that holds a lock would have one open
 			// No shell in between: shells keep descriptors of their own.
 			r := u.runJob(job{command: []string{"ls", "-l", "/proc/self/fd"}, hosts: hosts, perHost: 2}).exits(0)
 			for rank := range 2 {
@@ -92,7 +92,7 @@ func TestALocalRunHoldsNothingOfTheShellThatStartedIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer read.Close()
-	u.open = []*os.File{write}
+	u.open = slices.Repeat([]*os.File{write}, 9)
 	path := u.write(job{script: fmt.Sprintf("touch %[1]s/began; while [ ! -e %[1]s/end ]; do sleep 0.02; done", u.dir)})
 	l := u.start("run", path)
 	write.Close()

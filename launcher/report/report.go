@@ -77,6 +77,10 @@ type Attempt struct {
 	Ended   float64 `json:"ended"`
 	Outcome string  `json:"outcome"`
 	Class   string  `json:"class,omitempty"`
+	// Decision is what was done after it, and Reason why.
+	Decision string            `json:"decision,omitempty"`
+	Reason   string            `json:"reason,omitempty"`
+	Changes  map[string]string `json:"changes"` // of the next attempt against this one
 }
 
 // Rank is a rank over all attempts.

@@ -1,0 +1,405 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// drill is a run of three hosts with two ranks each whose brain is fed by hand.
+type drill struct {
+	t   *testing.T
+	b   *brain
+	all []action // everything that was decided
+}
+
+func newDrill(t *testing.T) *drill {
+	t.Helper()
+	job, diags := config.Source{Filename: "job.hcl", Text: []byte(`job "j" {
+  command = ["true"]
+  hosts "ssh" {
+    names = ["a", "b", "c"]
+  }
+  ranks {
+    per_host = 2
+  }
+}`)}.Evaluate()
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	var hosts []facts.Host
+	for i := range 3 {
+		hosts = append(hosts, facts.Host{ID: fmt.Sprint(i), NICs: []facts.NIC{
+			{Name: "eth0", Up: true, Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}},
+			{Name: "eth1", Up: true, Addresses: []string{fmt.Sprintf("10.1.0.%d", i+1)}},
+		}})
+	}
+	p, problems := plan.Make(job, hosts)
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	d := &drill{t: t, b: newBrain(settingsOf("j-1", job), p, func(i rendezvous.Instant) float64 { return float64(i) })}
+	d.b.now = rendezvous.Instant(time.Hour)
+	return d
+}
+
+func (d *drill) take() { d.all = append(d.all, d.b.take()...) }
+
+func (d *drill) news(host int, n orders.News) {
+	d.b.news(host, n, d.b.now)
+	d.take()
+}
+
+func (d *drill) after(pass time.Duration) { d.b.now = d.b.now.Add(pass) }
+
+func reached(addr string, err string) rendezvous.Reach {
+	return rendezvous.Reach{Addr: addr + ":4000", Local: addr, Error: err}
+}
+
+func (d *drill) join(host int) {
+	d.b.joined(host)
+	d.take()
+	d.news(host, orders.News{Reached: &orders.Reached{Complete: true, Results: []rendezvous.Reach{reached("10.0.0.1", ""), reached("10.1.0.1", "")}}})
+}
+
+func (d *drill) ready(host int) { d.news(host, orders.News{Prepared: &orders.Prepared{}}) }
+
+// run brings all hosts up and starts the workers.
+func (d *drill) run() *drill {
+	for host := range 3 {
+		d.join(host)
+		d.ready(host)
+	}
+	d.news(0, orders.News{PortHeld: &orders.PortHeld{Port: 20000}})
+	for rank := range 6 {
+		d.news(rank/2, orders.News{Started: &orders.Started{Rank: rank, PID: 100 + rank}})
+	}
+	return d
+}
+
+func (d *drill) ended(rank int, e orders.Ended) {
+	e.Rank = rank
+	d.news(rank/2, orders.News{Ended: &e})
+}
+
+// tick lets time pass in which the given hosts are heard.
+func (d *drill) tick(pass time.Duration, heard ...int) {
+	silentSince := d.b.now
+	d.after(pass)
+	d.b.tick(func(host int) (rendezvous.Instant, bool) {
+		if slices.Contains(heard, host) {
+			return d.b.now, true
+		}
+		return silentSince, true
+	})
+	d.take()
+}
+
+// end lets the hosts finish and returns the report.
+func (d *drill) end(hosts ...int) *report.Report {
+	d.t.Helper()
+	d.b.flushed()
+	for _, host := range hosts {
+		d.news(host, orders.News{Finished: &orders.Finished{}})
+	}
+	d.take()
+	for _, a := range d.all {
+		if a.end != nil {
+			return a.end
+		}
+	}
+	d.t.Fatalf("the run is not over; phase %d", d.b.phase)
+	return nil
+}
+
+func (d *drill) sent(want func(orders.Order) bool) (hosts []int) {
+	for _, a := range d.all {
+		if a.send != nil && want(a.send.order) {
+			hosts = append(hosts, a.send.host)
+		}
+	}
+	return hosts
+}
+
+func isStart(o orders.Order) bool  { return o.Start != nil }
+func isStop(o orders.Order) bool   { return o.Stop != nil }
+func isKill(o orders.Order) bool   { return o.Stop != nil && o.Stop.Kill }
+func isFinish(o orders.Order) bool { return o.Finish != nil }
+
+func (d *drill) check(what string, got, want any) {
+	d.t.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		d.t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func TestNoWorkerStartsBeforeEveryHostIsReady(t *testing.T) {
+	d := newDrill(t)
+	d.join(0)
+	d.ready(0)
+	d.join(1)
+	d.ready(1)
+	d.news(0, orders.News{PortHeld: &orders.PortHeld{Port: 20000}})
+	d.join(2)
+	d.check("starts with a host not ready", d.sent(isStart), []int{})
+	d.ready(2)
+	d.check("starts", d.sent(isStart), []int{0, 1, 2})
+}
+
+func TestAllRanksWellIsWell(t *testing.T) {
+	d := newDrill(t).run()
+	for rank := range 6 {
+		d.ended(rank, orders.Ended{})
+	}
+	r := d.end(0, 1, 2)
+	d.check("outcome", r.Outcome, report.OK)
+	d.check("exit", r.Exit, 0)
+	d.check("stops", d.sent(isStop), []int{})
+}
+
+func TestTheFirstFailureStopsTheOthersAndIsTheCause(t *testing.T) {
+	d := newDrill(t).run()
+	d.ended(3, orders.Ended{Code: 3})
+	d.check("stops", d.sent(isStop), []int{0, 1, 2})
+	for _, rank := range []int{0, 1, 2, 4, 5} {
+		d.ended(rank, orders.Ended{Signal: "SIGKILL", Sent: "SIGKILL"})
+	}
+	r := d.end(0, 1, 2)
+	d.check("exit", r.Exit, 3)
+	d.check("cause", *r.FirstCause.Rank, 3)
+	d.check("host", r.FirstCause.Host, "b")
+}
+
+// News of an earlier failure can arrive after that of a later one.
+func TestTheCauseIsFirstInTimeAndNotInArrival(t *testing.T) {
+	d := newDrill(t).run()
+	d.ended(5, orders.Ended{Code: 1})
+	d.b.news(0, orders.News{Ended: &orders.Ended{Rank: 0, Code: 7}}, d.b.now.Add(-time.Second))
+	d.take()
+	for _, rank := range []int{1, 2, 3, 4} {
+		d.ended(rank, orders.Ended{Sent: "SIGTERM", Signal: "SIGTERM"})
+	}
+	d.check("exit", d.end(0, 1, 2).Exit, 7)
+}
+
+func TestASignalGivesTheStatusThatAShellGives(t *testing.T) {
+	d := newDrill(t).run()
+	d.ended(0, orders.Ended{Signal: "SIGSEGV"})
+	for rank := 1; rank < 6; rank++ {
+		d.ended(rank, orders.Ended{Sent: "SIGTERM"})
+	}
+	d.check("exit", d.end(0, 1, 2).Exit, 139)
+}
+
+func TestEveryHostThatCannotPrepareIsNamedAtOnce(t *testing.T) {
+	d := newDrill(t)
+	for host := range 3 {
+		d.join(host)
+	}
+	d.news(0, orders.News{Prepared: &orders.Prepared{Error: "workdir: no such folder"}})
+	d.check("finishes before all have answered", d.sent(isFinish), []int{})
+	d.ready(1)
+	d.news(2, orders.News{Prepared: &orders.Prepared{Error: "setup ended with exit status 3", Output: []byte("oops")}})
+	r := d.end(0, 1, 2)
+	d.check("exit", r.Exit, report.ExitRefused)
+	d.check("starts", d.sent(isStart), []int{})
+	for _, part := range []string{"a: workdir", "c: setup ended"} {
+		if !strings.Contains(r.FirstCause.Message, part) {
+			t.Errorf("cause %q does not name %q", r.FirstCause.Message, part)
+		}
+	}
+}
+
+func TestRanksMeetWhereEveryHostWasSeenToReach(t *testing.T) {
+	d := newDrill(t)
+	for host := range 3 {
+		d.b.joined(host)
+		d.take()
+		d.ready(host)
+	}
+	d.news(0, orders.News{PortHeld: &orders.PortHeld{Port: 20000}})
+	for host := range 3 {
+		first := reached("10.0.0.1", "")
+		if host == 2 {
+			first = reached("10.0.0.1", "no route")
+		}
+		d.news(host, orders.News{Reached: &orders.Reached{Complete: true, Results: []rendezvous.Reach{first, reached("10.1.0.1", "")}}})
+	}
+	d.check("starts", d.sent(isStart), []int{0, 1, 2})
+	d.check("address", d.b.meeting().MasterAddr, "10.1.0.1")
+}
+
+func TestNoCommonAddressIsRefusedWithATable(t *testing.T) {
+	d := newDrill(t)
+	for host := range 3 {
+		d.b.joined(host)
+		d.take()
+		d.ready(host)
+	}
+	d.news(0, orders.News{PortHeld: &orders.PortHeld{Port: 20000}})
+	for host := range 3 {
+		results := []rendezvous.Reach{reached("10.0.0.1", ""), reached("10.1.0.1", "")}
+		if host > 0 {
+			results[host-1].Error = "no route"
+		}
+		d.news(host, orders.News{Reached: &orders.Reached{Complete: true, Results: results}})
+	}
+	r := d.end(0, 1, 2)
+	d.check("exit", r.Exit, report.ExitUnreachable)
+	for _, part := range []string{"10.0.0.1 (eth0) from b: no route", "10.1.0.1 (eth1) from c: no route"} {
+		if !strings.Contains(r.FirstCause.Message, part) {
+			t.Errorf("no %q in %q", part, r.FirstCause.Message)
+		}
+	}
+}
+
+func TestALostConnectionStopsTheOthersAtOnce(t *testing.T) {
+	d := newDrill(t).run()
+	d.b.dropped(1, "EOF")
+	d.take()
+	d.check("stops", d.sent(isStop), []int{0, 1, 2})
+	for _, rank := range []int{0, 1, 4, 5} {
+		d.ended(rank, orders.Ended{Sent: "SIGTERM"})
+	}
+	d.check("waits for the lost host", d.b.phase, stopping)
+	d.tick(d.b.lease, 0, 2)
+	r := d.end(0, 2)
+	d.check("class", r.FirstCause.Class, report.ClassAgent)
+	d.check("host", r.FirstCause.Host, "b")
+	d.check("exit", r.Exit, report.ExitUnreachable)
+}
+
+func TestAHostWhoseKeeperHasEndedIsNotWaitedFor(t *testing.T) {
+	d := newDrill(t).run()
+	d.b.dropped(1, "EOF")
+	d.b.hostEmpty(1)
+	d.take()
+	for _, rank := range []int{0, 1, 4, 5} {
+		d.ended(rank, orders.Ended{Sent: "SIGTERM"})
+	}
+	d.check("exit", d.end(0, 2).Exit, report.ExitUnreachable)
+}
+
+func TestASilentHostIsLostAfterTheLease(t *testing.T) {
+	d := newDrill(t).run()
+	d.tick(d.b.lease-time.Second, 0, 1)
+	d.check("stops within the lease", d.sent(isStop), []int{})
+	d = newDrill(t).run()
+	d.tick(d.b.lease, 0, 1)
+	d.check("stops", d.sent(isStop), []int{0, 1})
+	for rank := range 4 {
+		d.ended(rank, orders.Ended{Sent: "SIGTERM"})
+	}
+	r := d.end(0, 1)
+	d.check("class", r.FirstCause.Class, report.ClassHostLost)
+	if !strings.HasPrefix(r.FirstCause.Message, "no answer from c for 30s") {
+		t.Errorf("cause %q", r.FirstCause.Message)
+	}
+}
+
+// The others' socket errors come after the loss that made them.
+func TestWhatWorkersMakeOfALostHostIsNoCause(t *testing.T) {
+	d := newDrill(t).run()
+	d.b.dropped(0, "EOF")
+	d.after(time.Millisecond)
+	for _, rank := range []int{2, 3, 4, 5} {
+		d.ended(rank, orders.Ended{Code: 1, Tail: []byte("Socket Timeout")})
+	}
+	d.b.hostEmpty(0)
+	d.take()
+	r := d.end(1, 2)
+	d.check("class", r.FirstCause.Class, report.ClassAgent)
+	d.check("host", r.FirstCause.Host, "a")
+}
+
+func TestCtrlCLadder(t *testing.T) {
+	d := newDrill(t).run()
+	d.b.stopRequested(stopRequest{exit: 130, reason: "Ctrl-C"})
+	d.take()
+	d.check("stops", d.sent(isStop), []int{0, 1, 2})
+	d.check("kills", d.sent(isKill), []int{})
+	d.b.stopRequested(stopRequest{exit: 130, reason: "Ctrl-C", kill: true})
+	d.take()
+	d.check("kills", d.sent(isKill), []int{0, 1, 2})
+	for rank := range 6 {
+		d.ended(rank, orders.Ended{Sent: "SIGKILL", Signal: "SIGKILL"})
+	}
+	r := d.end(0, 1, 2)
+	d.check("exit", r.Exit, 130)
+	d.check("outcome", r.Outcome, report.Stopped)
+}
+
+func TestAStopBeforeTheStartLeavesNothing(t *testing.T) {
+	d := newDrill(t)
+	d.join(0)
+	d.join(1)
+	d.b.stopRequested(stopRequest{exit: 130, reason: "Ctrl-C"})
+	d.take()
+	d.check("finishes", d.sent(isFinish), []int{0, 1})
+	d.b.joined(2) // too late
+	d.take()
+	d.check("finishes", d.sent(isFinish), []int{0, 1, 2})
+	d.check("exit", d.end(0, 1, 2).Exit, 130)
+	d.check("starts", d.sent(isStart), []int{})
+}
+
+func TestALauncherThatLeavesEndsOnlyWhatIsNotCommitted(t *testing.T) {
+	d := newDrill(t).run()
+	d.b.launcherLeft()
+	d.take()
+	d.check("stops", d.sent(isStop), []int{})
+	d = newDrill(t)
+	d.join(0)
+	d.b.launcherLeft()
+	d.take()
+	d.check("finishes", d.sent(isFinish), []int{0})
+}
+
+func TestAnEarlyExitIsSaidAndThenFails(t *testing.T) {
+	d := newDrill(t).run()
+	d.ended(0, orders.Ended{})
+	d.tick(d.b.early.Notice, 0, 1, 2)
+	warned := slices.ContainsFunc(d.all, func(a action) bool { return a.event != nil && a.event.Kind == event.Warning })
+	d.check("said", warned, true)
+	d.check("stops", d.sent(isStop), []int{})
+	d.tick(d.b.early.Limit, 0, 1, 2)
+	d.check("stops", d.sent(isStop), []int{0, 1, 2})
+	for rank := 1; rank < 6; rank++ {
+		d.ended(rank, orders.Ended{Sent: "SIGTERM"})
+	}
+	r := d.end(0, 1, 2)
+	d.check("class", r.FirstCause.Class, report.ClassEarlyExit)
+	d.check("exit", r.Exit, report.ExitTimeout)
+}
+
+func TestRanksThatEndUnevenlyButWellAreNoFailure(t *testing.T) {
+	d := newDrill(t).run()
+	for rank := range 6 {
+		d.ended(rank, orders.Ended{})
+		d.tick(time.Minute, 0, 1, 2)
+	}
+	d.check("exit", d.end(0, 1, 2).Exit, 0)
+}
+
+func TestNewsOfAnotherAttemptIsDropped(t *testing.T) {
+	d := newDrill(t).run()
+	d.ended(0, orders.Ended{Attempt: 7, Code: 1})
+	d.check("stops", d.sent(isStop), []int{})
+}
+
+func TestASignalIsPassedOnOnceToEachHost(t *testing.T) {
+	d := newDrill(t).run()
+	d.b.signal("SIGUSR1")
+	d.take()
+	d.check("signals", d.sent(func(o orders.Order) bool { return o.Signal != nil }), []int{0, 1, 2})
+}
