@@ -67,9 +67,10 @@ bench: build
 	@go run ./launcher/bench -muster bin/muster
 
 ## make hosts N=3    real hosts with sshd in network namespaces, to try muster on (root)
+# KEEP="PATH ..." are folders below /root, /tmp and the like that the hosts see too.
 N ?= 3
 hosts:
-	go run ./launcher/testbed/cmd/hosts -n $(N)
+	go run ./launcher/testbed/cmd/hosts -n $(N) $(addprefix -keep ,$(KEEP))
 
 ## make proto    the generated code anew (needs protobuf-compiler)
 PROTOS := rendezvous/rendezvouspb/rendezvous.proto launcher/coordinator/controlpb/control.proto

@@ -63,9 +63,9 @@ func (c *control) submit(ctx context.Context, s coordinator.Submission) error {
 	return nil
 }
 
-// watch hands every event to handle until the run is over. It returns io.EOF then.
-func (c *control) watch(ctx context.Context, handle func(event.Event)) error {
-	stream, err := c.client.Watch(ctx, &pb.WatchRequest{From: 1})
+// watch hands every event from a number on to handle, until the run is over. It returns io.EOF then.
+func (c *control) watch(ctx context.Context, from uint64, handle func(event.Event)) error {
+	stream, err := c.client.Watch(ctx, &pb.WatchRequest{From: from})
 	for err == nil {
 		var m *pb.WatchEvent
 		if m, err = stream.Recv(); err != nil {
@@ -82,12 +82,8 @@ func (c *control) watch(ctx context.Context, handle func(event.Event)) error {
 	return fmt.Errorf("watch the run: %w", err)
 }
 
-// logs hands the output of ranks to handle until all have ended.
-func (c *control) logs(ctx context.Context, ranks []int, tail bool, handle func(*pb.LogChunk)) error {
-	request := &pb.LogsRequest{Tail: tail}
-	for _, rank := range ranks {
-		request.Ranks = append(request.Ranks, int32(rank))
-	}
+// logs hands output to handle until all of it has ended.
+func (c *control) logs(ctx context.Context, request *pb.LogsRequest, handle func(*pb.LogChunk)) error {
 	stream, err := c.client.Logs(ctx, request)
 	for err == nil {
 		var chunk *pb.LogChunk

@@ -223,6 +223,19 @@ func (f *fleet) dismiss(patience time.Duration) []string {
 	return left
 }
 
+// alive names the hosts whose keeper was not seen to end.
+func (f *fleet) alive() []string {
+	var names []string
+	for _, h := range f.hosts {
+		select {
+		case <-h.gone:
+		default:
+			names = append(names, h.name)
+		}
+	}
+	return names
+}
+
 // leave closes the connections and waits for nothing.
 func (f *fleet) leave() {
 	var closing sync.WaitGroup

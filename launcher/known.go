@@ -166,7 +166,7 @@ func (k *Known) watch(l *live, show config.RankSet, wishes <-chan Wish) *watch {
 	head := &fleetHost{name: k.Page.Hosts[0].Name, remote: l.host, gone: make(chan struct{})}
 	return &watch{
 		view: k.View, show: show, notebook: k.Notebook, wishes: wishes, page: k.Page, control: l.control,
-		fleet: &fleet{hosts: []*fleetHost{head}}, tail: true, quiet: l.seen,
+		fleet: &fleet{hosts: []*fleetHost{head}}, connect: k.Connect, tail: true, quiet: l.seen,
 	}
 }
 
@@ -233,7 +233,11 @@ func (k *Known) ranksIn(set config.RankSet) []int {
 }
 
 func (k *Known) followLogs(ctx context.Context, l *live, set config.RankSet) error {
-	err := l.control.logs(ctx, k.ranksIn(set), false, func(c *pb.LogChunk) {
+	request := &pb.LogsRequest{}
+	for _, rank := range k.ranksIn(set) {
+		request.Ranks = append(request.Ranks, int32(rank))
+	}
+	err := l.control.logs(ctx, request, func(c *pb.LogChunk) {
 		host, _ := k.Page.HostOf(int(c.Rank))
 		k.View.Output(host.Name, int(c.Rank), c.Lane == 1, c.Data, c.End)
 	})

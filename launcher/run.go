@@ -150,12 +150,12 @@ func (r *Run) handOver(ctx context.Context, id string, f *fleet, p *plan.Plan) (
 		f.dismiss(endWait)
 		return 0, failure(report.ExitUnreachable, "%v", err)
 	}
-	defer c.close()
 	submission, err := r.submission(id, f, p)
 	if err == nil {
 		err = c.submit(ctx, submission)
 	}
 	if err != nil {
+		c.close()
 		f.dismiss(endWait)
 		return 0, failure(report.ExitInternal, "the coordinator refused the run: %v", err)
 	}
@@ -165,7 +165,7 @@ func (r *Run) handOver(ctx context.Context, id string, f *fleet, p *plan.Plan) (
 	}
 	w := &watch{
 		view: r.View, show: r.Show, notebook: r.Notebook, wishes: r.Wishes, detach: r.Detach,
-		page: page, control: c, fleet: f, patience: r.Job.Stop.Grace + r.Job.Lease + endWait,
+		page: page, control: c, fleet: f, connect: r.Connect, patience: r.Job.Stop.Grace + r.Job.Lease + endWait,
 	}
 	return w.launch(ctx, p)
 }

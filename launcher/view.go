@@ -9,7 +9,7 @@ import (
 
 // View shows a launch to the user. Calls come from several goroutines.
 type View interface {
-	// Phase says what is being done now; it stands until the next one.
+	// Phase says what is being done now; it stands until the next one, "" ends it.
 	Phase(text string)
 	// HostDone says how many of all hosts have got through the phase.
 	HostDone(done, all int)

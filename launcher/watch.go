@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,11 +35,14 @@ type watch struct {
 	tail     bool          // show output from the last lines on
 	quiet    uint64        // events up to this one are old news
 	patience time.Duration // how long keepers may take to end once the coordinator is gone
+	connect  Connector     // to come back after a lost connection
 
 	mu      sync.Mutex
 	state   event.State
-	trouble hostErrors // agents that could not join
-	noted   bool       // that the run is committed
+	seen    uint64        // the newest event
+	shown   map[int]shown // how far each rank's output was shown
+	trouble hostErrors    // agents that could not join
+	noted   bool          // that the run is committed
 	commit  chan struct{}
 }
 
@@ -52,15 +56,38 @@ func (w *watch) launch(ctx context.Context, p *plan.Plan) (int, error) {
 	return w.stay(ctx)
 }
 
-// stay shows what happens until the run is over, or the user has had enough.
+// shown is how far a rank's output was shown.
+type shown struct {
+	attempt int
+	next    uint64
+}
+
+// stay shows what happens until the run is over, or the user has had enough. A lost
+// connection is made again.
 func (w *watch) stay(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	if w.commit == nil {
 		w.commit = make(chan struct{})
 	}
+	w.shown = map[int]shown{}
+	defer func() { w.control.close() }() // the one in use by then
+	for {
+		status, err, lost := w.follow(ctx)
+		if lost == nil {
+			return status, err
+		}
+		if !w.comeBack(ctx, lost) {
+			return w.lostSight(lost)
+		}
+	}
+}
+
+// follow shows what happens over one connection to the coordinator; lost is why that
+// ended before the run.
+func (w *watch) follow(ctx context.Context) (status int, err error, lost error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	over := make(chan error, 1)
-	go func() { over <- w.control.watch(ctx, w.see) }()
+	go func() { over <- w.control.watch(ctx, w.seen+1, w.see) }()
 	var output sync.WaitGroup
 	output.Go(func() { w.showOutput(ctx) })
 	committed := w.commit
@@ -69,20 +96,63 @@ func (w *watch) stay(ctx context.Context) (int, error) {
 		case <-committed:
 			committed = nil
 			if w.detach {
-				return w.leave(Wish{Reason: "detached"})
+				status, err = w.leave(Wish{Reason: "detached"})
+				return status, err, nil
 			}
 		case err := <-over:
 			if !errors.Is(err, io.EOF) && !w.isOver() {
-				return w.lostSight(err)
+				cancel()
+				output.Wait()
+				return 0, nil, err
 			}
 			output.Wait()
-			return w.finish()
+			status, err = w.finish()
+			return status, err, nil
 		case wish := <-w.wishes:
 			if status, err, done := w.heed(ctx, wish); done {
-				return status, err
+				return status, err, nil
 			}
 		}
 	}
+}
+
+// Coming back to a run whose connection was lost: how often, and how long in between.
+const (
+	returns    = 5
+	returnWait = 2 * time.Second
+)
+
+// comeBack makes a lost connection to a run that goes on again. There is nothing to come
+// back to where the keeper on the head host was seen to end.
+func (w *watch) comeBack(ctx context.Context, lost error) bool {
+	head := w.fleet.hosts[0]
+	if !w.isCommitted() || head.process != nil && !w.connectionLost(head) {
+		return false
+	}
+	w.view.Say(fmt.Sprintf("lost the connection to %s (%v); the run goes on there; connecting again", head.name, lost))
+	known := Known{Page: w.page, Connect: w.connect, View: w.view, Notebook: w.notebook}
+	for range returns {
+		l, err := known.open(ctx)
+		if err == nil && l.control != nil {
+			w.control.close()
+			_ = head.remote.Close() // it is broken
+			head.remote, w.control = l.host, l.control
+			w.view.Say("connected again")
+			return true
+		}
+		if err == nil {
+			l.close()
+			return false
+		}
+		select {
+		case <-time.After(returnWait):
+		case wish := <-w.wishes:
+			if wish.ends() {
+				return false
+			}
+		}
+	}
+	return false
 }
 
 // heed does what the user wants; done is set when the launcher is to leave.
@@ -209,6 +279,7 @@ func (w *watch) isOver() bool { return w.snapshot().Report != nil }
 func (w *watch) see(e event.Event) {
 	w.mu.Lock()
 	w.state.Take(e)
+	w.seen = e.Seq
 	if e.Kind == event.Committed && !w.noted {
 		w.noted = true
 		close(w.commit)
@@ -219,23 +290,33 @@ func (w *watch) see(e event.Event) {
 	}
 }
 
+// showOutput shows the output of the ranks that are wanted, from where it was shown before
+// a lost connection.
 func (w *watch) showOutput(ctx context.Context) {
-	var ranks []int
+	request := &pb.LogsRequest{Tail: w.tail && len(w.shown) == 0, From: map[int32]uint64{}}
+	attempt := w.snapshot().Attempt
 	for rank := range w.page.WorldSize() {
-		if w.show.Has(rank) {
-			ranks = append(ranks, rank)
+		if !w.show.Has(rank) {
+			continue
+		}
+		request.Ranks = append(request.Ranks, int32(rank))
+		if s, ok := w.shown[rank]; ok && s.attempt == attempt {
+			request.From[int32(rank)] = s.next
 		}
 	}
 	// An error here is the coordinator's end, which shows where events are watched.
-	_ = w.control.logs(ctx, ranks, w.tail, func(c *pb.LogChunk) {
+	_ = w.control.logs(ctx, request, func(c *pb.LogChunk) {
 		host, _ := w.page.HostOf(int(c.Rank))
 		w.view.Output(host.Name, int(c.Rank), c.Lane == 1, c.Data, c.End)
+		if !c.End {
+			w.shown[int(c.Rank)] = shown{int(c.Attempt), c.Offset + uint64(len(c.Data))}
+		}
 	})
 }
 
 // finish says how it ended and sees that nothing is left.
 func (w *watch) finish() (int, error) {
-	left := w.fleet.dismiss(endWait)
+	left := w.dismiss(endWait)
 	committed := w.isCommitted()
 	w.mu.Lock()
 	r, trouble := w.state.Report, w.trouble
@@ -254,33 +335,76 @@ func (w *watch) finish() (int, error) {
 	return r.Exit, nil
 }
 
+// dismiss waits for the keepers to end, unless the user does not.
+func (w *watch) dismiss(patience time.Duration) (left []string) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		left = w.fleet.dismiss(patience)
+	}()
+	for {
+		select {
+		case <-done:
+			return left
+		case wish := <-w.wishes:
+			if wish.Kill || wish.Leave {
+				return w.fleet.alive()
+			}
+		}
+	}
+}
+
 // lostSight is for a coordinator that answers no more. What can be known is whether the
 // hosts that this launcher is connected to have ended.
 func (w *watch) lostSight(err error) (int, error) {
-	committed := w.isCommitted()
 	head := w.fleet.hosts[0]
-	if committed && head.process == nil || w.connectionLost(head) {
+	committed, others := w.isCommitted(), len(w.fleet.hosts) > 1
+	away := head.process == nil || w.connectionLost(head)
+	if committed && away && !others {
 		w.fleet.leave()
-		return 0, failure(report.ExitUnreachable, "lost the connection to %s, the head host of run %s: %v\nThe run may go on there; muster attach %s comes back to it, muster ps says what is known.",
+		return 0, failure(report.ExitUnreachable, "%s, the head host of run %s, cannot be reached any more: %v\nThe run may go on there; muster attach %s comes back to it.",
 			head.name, w.page.Run, err, w.page.Run)
 	}
 	w.view.Phase("the coordinator is gone; waiting for the hosts to end their workers")
-	left := w.fleet.dismiss(w.patience)
-	w.mu.Lock()
-	trouble := w.trouble
-	w.mu.Unlock()
-	text := "its agent and coordinator have ended"
-	for _, t := range trouble {
-		text = t.err.Error()
-	}
+	left := w.dismiss(w.patience)
+	w.view.Phase("")
 	if !committed {
-		return 0, failure(report.ExitUnreachable, "%s: %s; nothing was started", head.name, text)
+		return 0, failure(report.ExitUnreachable, "%s: %s; nothing was started", head.name, w.lastWords())
 	}
-	message := fmt.Sprintf("run %s has lost its coordinator on %s: %s", w.page.Run, head.name, text)
+	exit, message := report.ExitInternal, fmt.Sprintf("run %s has lost its coordinator on %s: %s", w.page.Run, head.name, w.lastWords())
+	if away {
+		exit, message = report.ExitUnreachable, fmt.Sprintf("%s, the head host of run %s, cannot be reached any more: %v", head.name, w.page.Run, err)
+	}
+	return 0, failure(exit, "%s\n%s", message, w.ends(left))
+}
+
+// lastWords is what an agent said of why it cannot go on.
+func (w *watch) lastWords() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.trouble) > 0 {
+		return w.trouble[len(w.trouble)-1].err.Error()
+	}
+	return "its agent and coordinator have ended"
+}
+
+// ends says which hosts were seen to end their workers.
+func (w *watch) ends(left []string) string {
+	var ended []string
+	for _, h := range w.fleet.hosts {
+		var lost *remote.LostError
+		if !slices.Contains(left, h.name) && !errors.As(h.goneErr, &lost) {
+			ended = append(ended, h.name)
+		}
+	}
+	text := "no host was seen to end its workers"
+	if len(ended) > 0 {
+		text = "workers have ended on " + strings.Join(ended, ", ")
+	}
 	if len(left) > 0 {
-		message += "; not seen to end: " + strings.Join(left, ", ")
+		text += "; not seen to end on " + strings.Join(left, ", ")
 	}
-	return 0, failure(report.ExitInternal, "%s", message)
+	return text
 }
 
 // connectionLost waits a moment for a host's keeper to end, and reports whether the
@@ -299,13 +423,6 @@ func (w *watch) connectionLost(h *fleetHost) bool {
 }
 
 func (w *watch) leftBehind() string {
-	text := fmt.Sprintf("left run %s without waiting for its end; workers may still be ending on:", w.page.Run)
-	for _, h := range w.fleet.hosts {
-		select {
-		case <-h.gone:
-		default:
-			text += " " + h.name
-		}
-	}
-	return text
+	return fmt.Sprintf("left run %s without waiting for its end; workers may still be ending on: %s",
+		w.page.Run, strings.Join(w.fleet.alive(), " "))
 }

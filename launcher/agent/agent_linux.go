@@ -307,9 +307,6 @@ func (a *agent) tick(now rendezvous.Instant) {
 		a.hold.letGoOnceTaken()
 	}
 	a.checkLease(now)
-	for _, w := range a.workers {
-		a.warnOfLog(w)
-	}
 	if a.failing != "" && len(a.workers) == 0 {
 		a.finish()
 	}
@@ -321,6 +318,9 @@ func (a *agent) beat(beat time.Duration) {
 	_ = a.leash.send(tug{}, nil) // a keeper that is gone shows as the leash's end
 	if a.noKeeper += beat; a.noKeeper > a.lease {
 		a.fail("its keeper is stopped or hangs")
+	}
+	for _, w := range a.workers {
+		a.warnOfLog(w)
 	}
 	if a.noWords += beat; a.noWords > a.lease && !a.joining {
 		a.finished = true // the launcher is stopped or hangs, and nothing has begun
@@ -356,6 +356,9 @@ func (a *agent) conclude(w *worker, left []proc.Stat) {
 
 func (a *agent) warnOfLog(w *worker) {
 	failure, _ := w.log.Failure()
+	if failure == nil && w.log.Removed() {
+		failure = fmt.Errorf("%s was removed", w.log.Path())
+	}
 	if failure == nil || w.warned {
 		return
 	}

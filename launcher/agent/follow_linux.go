@@ -27,10 +27,10 @@ func (a *agent) follow(ctx context.Context, order *orders.Follow, rank int, writ
 	}
 	reader, err := ranklog.Open(path, from)
 	if err != nil { // there is no output, and whoever waits for it has to know
-		return errors.Join(err, pusher.Send(&rendezvous.Chunk{Source: fmt.Sprint(rank), End: true}), pusher.Close())
+		return errors.Join(err, pusher.Send(&rendezvous.Chunk{Source: sourceName(order.Attempt, rank), End: true}), pusher.Close())
 	}
 	defer reader.Close()
-	source := fmt.Sprint(rank)
+	source := sourceName(order.Attempt, rank)
 	for {
 		changed, ended := state(writer)
 		segment, err := reader.Next(pushSize, ended)
@@ -56,6 +56,9 @@ func (a *agent) follow(ctx context.Context, order *orders.Follow, rank int, writ
 		}
 	}
 }
+
+// sourceName is how the coordinator tells outputs apart.
+func sourceName(attempt, rank int) string { return fmt.Sprintf("%d/%d", attempt, rank) }
 
 func state(writer *ranklog.Writer) (changed <-chan struct{}, ended bool) {
 	if writer == nil {

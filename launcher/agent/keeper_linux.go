@@ -90,7 +90,12 @@ func newKeeper(prefix []string, run string, lease time.Duration, coordinator str
 	}
 	k := &keeper{run: run, reaper: reaper, lease: lease, tugs: make(chan pulled), pipes: map[string][]heldPipe{}}
 	k.prefix = prefix
-	if k.stateDir, err = rundir.MakeState(run, facts.Gather("").ID); err != nil {
+	host := facts.Identity("")
+	if _, err := claimRun(run, host); err != nil { // held until this process ends
+		return nil, err
+	}
+	sweepOrphans(host)
+	if k.stateDir, err = rundir.MakeState(run, host); err != nil {
 		return nil, err
 	}
 	if k.socketDir, err = rundir.MakeSockets(); err != nil {

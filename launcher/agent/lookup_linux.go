@@ -57,7 +57,7 @@ func lookup(dir string) orders.Lookup {
 // findState finds the folder of a run on this host that has a file: its own, or, since
 // a reboot gives the host another id, any. It returns "" where there is none.
 func findState(run, file string) (string, error) {
-	own, err := rundir.State(run, facts.Gather("").ID)
+	own, err := rundir.State(run, facts.Identity(""))
 	if err != nil {
 		return "", err
 	}

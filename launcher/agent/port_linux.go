@@ -1,15 +1,14 @@
 package agent
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/muster-dev/muster/launcher/proc"
 )
 
 // portHold is a port kept for rank 0: bound, but not listening, so that nobody else
@@ -43,7 +42,25 @@ func holdPort(first, last int, ephemeral [2]int) (*portHold, error) {
 		return nil, fmt.Errorf("ports %d-%d all lie in this host's ephemeral range %d-%d; choose others with ports = \"...\"",
 			first, last, ephemeral[0], ephemeral[1])
 	}
-	return nil, fmt.Errorf("no port of %d-%d is free: %w", first, last, lastErr)
+	return nil, fmt.Errorf("no port of %d-%d is free: %w%s", first, last, lastErr, holdersOf(first, last))
+}
+
+// holdersOf names who holds the ports of a small range.
+func holdersOf(first, last int) string {
+	const small = 8
+	if last-first >= small {
+		return ""
+	}
+	var names []string
+	for port := first; port <= last; port++ {
+		if holder := proc.Listener(port); holder != "" {
+			names = append(names, fmt.Sprintf("%d by %s", port, holder))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; held: " + strings.Join(names, ", ")
 }
 
 func holdOne(port int) (*portHold, error) {
@@ -94,7 +111,7 @@ func bindNew(family, kind int, addr unix.Sockaddr) (int, error) {
 // letGoOnceTaken closes the bound sockets when somebody listens on the port, and
 // reports whether they are closed.
 func (h *portHold) letGoOnceTaken() bool {
-	if len(h.sockets) > 0 && listening(h.port) {
+	if len(h.sockets) > 0 && proc.Listening(h.port) {
 		h.closeSockets()
 	}
 	return len(h.sockets) == 0
@@ -113,27 +130,4 @@ func (h *portHold) release() {
 		unix.Close(h.lock)
 		h.lock = -1
 	}
-}
-
-// listening looks the port up among the listening sockets of this network
-// namespace (proc_net(5): state 0A is TCP_LISTEN).
-func listening(port int) bool {
-	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
-		f, err := os.Open(table)
-		if err != nil {
-			continue
-		}
-		defer f.Close()
-		for lines := bufio.NewScanner(f); lines.Scan(); {
-			fields := strings.Fields(lines.Text())
-			if len(fields) < 4 || fields[3] != "0A" {
-				continue
-			}
-			_, hex, _ := strings.Cut(fields[1], ":")
-			if n, err := strconv.ParseUint(hex, 16, 16); err == nil && int(n) == port {
-				return true
-			}
-		}
-	}
-	return false
 }

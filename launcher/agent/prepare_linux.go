@@ -60,11 +60,14 @@ func findWorkdir(workdir, home string) (string, error) {
 
 // setupWrapper runs the user's text as a script of its own, so that its options, its
 // exit and its heredocs cannot reach into ours, and then has this program write down
-// the environment. The trap does so also where the script ends with exit.
+// the environment: at the script's end, so that it may have an EXIT trap of its own, or
+// by ours where it ends with exit. No variable is set after the script has begun: under
+// its set -a it would be exported.
 const setupWrapper = `
 muster_script=$1; shift; muster_dump=("$@"); set --
-trap 'muster_status=$?; trap - EXIT; [ $muster_status = 0 ] && exec "${muster_dump[@]}"; exit $muster_status' EXIT
+trap '[ $? = 0 ] && "${muster_dump[@]}"' EXIT
 . "$muster_script"
+case $? in 0) "${muster_dump[@]}"; muster_dump=(:) ;; *) exit ;; esac
 `
 
 // runSetup runs setup in bash and returns the environment that it leaves behind.

@@ -17,11 +17,12 @@ import (
 type phase int
 
 const (
-	gathering phase = iota // hosts join and get ready; the launcher may still leave and take all with it
-	running                // committed: workers are started or run
-	stopping               // workers are being ended
-	wrapping               // all workers have ended; whoever reads output is let finish
-	finishing              // hosts end
+	gathering  phase = iota // hosts join and get ready; the launcher may still leave and take all with it
+	restarting              // between two attempts: a port is taken for the next one
+	running                 // committed: workers are started or run
+	stopping                // workers are being ended
+	wrapping                // all workers have ended; whoever reads output is let finish
+	finishing               // hosts end
 	over
 )
 
@@ -52,6 +53,9 @@ type brain struct {
 	port    int
 
 	stop      *stopRequest // by the user
+	again     string       // why another attempt is to follow; "" if none is
+	ports     int          // attempts that ended because their port was taken
+	past      []report.Attempt
 	refusals  []refusal
 	lost      *report.Cause // a host's loss that ends the run
 	lostAt    rendezvous.Instant
@@ -80,6 +84,8 @@ type hostState struct {
 
 type rankState struct {
 	host    int
+	past    []report.End // of earlier attempts
+	asked   bool         // its host was told to start it
 	started bool
 	log     string
 	ended   *orders.Ended
@@ -261,11 +267,19 @@ func (b *brain) advance() {
 	switch b.phase {
 	case gathering:
 		b.tryCommit()
+	case restarting:
+		b.tryRestart()
 	case running, stopping:
-		if b.allEnded() {
-			b.phase, b.done = wrapping, b.now
-			b.actions = append(b.actions, action{wrap: true})
+		if !b.allEnded() {
+			return
 		}
+		b.done = b.now
+		if b.mayGoOn() {
+			b.nextAttempt()
+			return
+		}
+		b.phase = wrapping
+		b.actions = append(b.actions, action{wrap: true})
 	case finishing:
 		b.tryEnd()
 	}
@@ -405,6 +419,7 @@ func (b *brain) startAll() {
 				}
 			}
 			start.Ranks = append(start.Ranks, r)
+			b.ranks[rank].asked = true
 		}
 		b.send(i, orders.Order{Start: start})
 	}

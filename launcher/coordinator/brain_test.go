@@ -403,3 +403,27 @@ func TestASignalIsPassedOnOnceToEachHost(t *testing.T) {
 	d.take()
 	d.check("signals", d.sent(func(o orders.Order) bool { return o.Signal != nil }), []int{0, 1, 2})
 }
+
+func TestAnEndWhileThePortOfTheNextAttemptIsTaken(t *testing.T) {
+	for name, end := range map[string]func(*drill){
+		"by the user":         func(d *drill) { d.b.stopRequested(stopRequest{exit: 130, reason: "Ctrl-C"}) },
+		"by a lost host":      func(d *drill) { d.b.dropped(1, "EOF"); d.b.hostEmpty(1) },
+		"as there is no port": func(d *drill) { d.news(0, orders.News{PortHeld: &orders.PortHeld{Attempt: 1, Error: "none is free"}}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDrill(t).run()
+			d.ended(0, orders.Ended{Code: 1, Tail: []byte("EADDRINUSE 20000")})
+			for rank := 1; rank < 6; rank++ {
+				d.ended(rank, orders.Ended{Sent: "SIGTERM", Signal: "SIGTERM"})
+			}
+			d.check("phase", d.b.phase, restarting)
+			end(d)
+			d.take()
+			r := d.end(0, 1, 2)
+			d.check("starts", len(d.sent(isStart)), 3)
+			if r.Exit == 0 {
+				t.Error("exit status 0 after a failure")
+			}
+		})
+	}
+}

@@ -87,8 +87,12 @@ func (s control) Logs(request *pb.LogsRequest, stream pb.Control_LogsServer) err
 	for {
 		select {
 		case c := <-r.chunks:
-			if ended, err := r.pass(0, c, stream.Send); ended || err != nil {
+			if ended, err := r.pass(c, stream.Send); ended || err != nil {
 				return err
+			}
+		case <-r.woken:
+			if r.isOver() {
+				return nil
 			}
 		case <-stream.Context().Done():
 			return stream.Context().Err()

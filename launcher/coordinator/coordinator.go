@@ -125,7 +125,9 @@ func (c *Coordinator) hubEvent(e rendezvous.Event) {
 	switch e.Kind {
 	case rendezvous.Joined:
 		c.brain.joined(host)
-		c.follow(host)
+		if c.began {
+			c.follow(host)
+		}
 	case rendezvous.Dropped:
 		c.brain.dropped(host, fmt.Sprint(e.Err))
 	case rendezvous.Message:
@@ -179,12 +181,12 @@ func (c *Coordinator) act() {
 			}
 			c.journal.add(*a.event)
 		case a.began:
-			c.began = true
-			for host := range c.brain.hosts {
-				c.follow(host)
-			}
+			c.attemptBegins()
 		case a.wrap:
 			c.wrapping = true
+			for _, r := range c.readings {
+				r.end()
+			}
 			if c.allRead() {
 				c.wrapping = false
 				c.brain.flushed()
@@ -196,23 +198,28 @@ func (c *Coordinator) act() {
 	}
 }
 
-// follow asks a host for the output that is read and has not ended.
+// follow asks a host for the output that is read and has not ended: of the attempt in
+// progress, and after a lost connection again.
 func (c *Coordinator) follow(host int) {
-	if !c.began {
-		return
-	}
 	for _, r := range c.readings {
 		c.followFor(r, host)
 	}
 }
 
 func (c *Coordinator) followFor(r *reading, host int) {
-	ranks := r.wanted(func(rank int) bool {
+	for attempt := range c.brain.attempt + 1 {
+		c.askFor(r, host, attempt)
+	}
+}
+
+// askFor has a host push what a reader still wants of an attempt.
+func (c *Coordinator) askFor(r *reading, host, attempt int) {
+	ranks := r.wanted(attempt, func(rank int) bool {
 		return rank < len(c.brain.ranks) && c.brain.ranks[rank].host == host
 	})
 	if len(ranks) > 0 {
 		_ = c.hub.Send(c.brain.hosts[host].name, orders.Encode(orders.Order{
-			Follow: &orders.Follow{Subscription: r.name, Attempt: c.brain.attempt, Ranks: ranks},
+			Follow: &orders.Follow{Subscription: r.name, Attempt: attempt, Ranks: ranks},
 		}))
 	}
 }
@@ -222,8 +229,31 @@ func (c *Coordinator) addReading(r *reading) {
 	if c.brain == nil || !c.began {
 		return
 	}
+	r.begin(c.brain.attempt, func(rank int) int64 { return r.ranks[rank] })
+	if c.brain.phase >= wrapping {
+		r.end()
+	}
 	for host := range c.brain.hosts {
 		c.followFor(r, host)
+	}
+}
+
+// attemptBegins asks all hosts for the output of a new attempt.
+func (c *Coordinator) attemptBegins() {
+	first := !c.began
+	c.began = true
+	for _, r := range c.readings {
+		r.begin(c.brain.attempt, func(rank int) int64 {
+			if first {
+				return max(0, r.ranks[rank])
+			}
+			return 0
+		})
+	}
+	for host := range c.brain.hosts {
+		for _, r := range c.readings {
+			c.askFor(r, host, c.brain.attempt)
+		}
 	}
 }
 

@@ -31,6 +31,9 @@ func (b *brain) ended(e *orders.Ended, at rendezvous.Instant) {
 	if e.Cut {
 		b.warn(host, "rank %d: its output was still open %s after its last known process had ended, and was closed", e.Rank, "2 s")
 	}
+	if failed && b.phase == running && b.portWasTaken(e) {
+		return
+	}
 	if failed && b.phase == running {
 		b.stopAll(fmt.Sprintf("rank %d on %s failed (%s)", e.Rank, host, howEnded(e)), false)
 	}
@@ -77,6 +80,8 @@ func (b *brain) stopRequested(s stopRequest) {
 	case gathering:
 		b.say(event.Event{Kind: event.Stopping, Message: "ending the run: " + s.reason})
 		b.wrapUp()
+	case restarting:
+		b.phase = stopping
 	case running:
 		b.stopAll(s.reason, s.kill)
 	case stopping:
@@ -110,7 +115,7 @@ func (b *brain) dropped(host int, why string) {
 		h.gone = true
 		b.refusals = append(b.refusals, refusal{host: h.name, code: report.ExitUnreachable, message: "its agent's connection to the coordinator ended: " + why})
 		b.wrapUp()
-	case running:
+	case running, restarting:
 		b.hostLost(host, b.now, report.ClassAgent, fmt.Sprintf("the agent on %s died or lost its connection (%s)", h.name, why))
 	}
 	b.advance()
@@ -120,7 +125,7 @@ func (b *brain) dropped(host int, why string) {
 func (b *brain) failing(host int, f *orders.Failing, at rendezvous.Instant) {
 	h := b.hosts[host]
 	h.failing = f.Reason
-	if b.phase == running {
+	if b.phase == running || b.phase == restarting {
 		b.hostLost(host, at, report.ClassAgent, fmt.Sprintf("%s ends its workers: %s", h.name, f.Reason))
 	}
 }
@@ -133,7 +138,7 @@ func (b *brain) keeperDied() {
 	case gathering:
 		b.refusals = append(b.refusals, refusal{host: b.hosts[0].name, code: report.ExitUnreachable, message: "its keeper died"})
 		b.wrapUp()
-	case running:
+	case running, restarting:
 		b.hostLost(0, b.now, report.ClassAgent, message)
 	}
 }
@@ -187,7 +192,7 @@ func (b *brain) tick(heard func(host int) (rendezvous.Instant, bool)) {
 		// Its own keeper and agent have ended its workers by now.
 		b.giveUp(i)
 		message := fmt.Sprintf("no answer from %s for %v", h.name, b.now.Sub(last).Round(100*time.Millisecond))
-		if b.phase == running {
+		if b.phase == running || b.phase == restarting {
 			b.hostLost(i, last, report.ClassHostLost, message)
 		} else {
 			b.say(event.Event{Kind: event.Lost, Host: h.name, Message: message})
@@ -248,7 +253,7 @@ func listRanks(ranks []int) string {
 
 func (b *brain) allEnded() bool {
 	for _, r := range b.ranks {
-		if r.ended == nil && !r.lost {
+		if r.asked && r.ended == nil && !r.lost {
 			return false
 		}
 	}
@@ -307,6 +312,7 @@ func (b *brain) report() *report.Report {
 	if c := r.FirstCause; c != nil {
 		c.Evidence, c.Numbers = append([]string{}, c.Evidence...), map[string]float64{}
 	}
+	r.Attempts = append(r.Attempts, b.past...)
 	if b.begun != 0 {
 		r.Attempts = append(r.Attempts, b.attemptReport(r))
 	}
@@ -331,16 +337,21 @@ func (b *brain) phaseWhenStopped() bool {
 }
 
 func (b *brain) rankReport(rank int, s *rankState) report.Rank {
-	out := report.Rank{Rank: rank, Host: b.hosts[s.host].name, Ends: []report.End{}}
+	return report.Rank{Rank: rank, Host: b.hosts[s.host].name, Ends: append(append([]report.End{}, s.past...), b.endsOf(s)...)}
+}
+
+// endsOf is how a rank ended in the attempt in progress: one end, or none if it was not
+// started.
+func (b *brain) endsOf(s *rankState) []report.End {
 	switch e := s.ended; {
 	case e != nil:
-		out.Ends = append(out.Ends, report.End{
+		return []report.End{{
 			Attempt: e.Attempt, Exit: e.Code, Signal: e.Signal, StoppedByMuster: e.Sent, Log: s.log, Error: e.Error, Left: e.Left,
-		})
+		}}
 	case s.started:
-		out.Ends = append(out.Ends, report.End{Attempt: b.attempt, Log: s.log, Error: "its end is not known: " + b.hosts[s.host].name + " was lost"})
+		return []report.End{{Attempt: b.attempt, Log: s.log, Error: "its end is not known: " + b.hosts[s.host].name + " was lost"}}
 	}
-	return out
+	return nil
 }
 
 // cause finds what came first, and the exit status that follows from it.

@@ -2,7 +2,7 @@ package coordinator
 
 import (
 	"context"
-	"strconv"
+	"fmt"
 	"sync"
 	"time"
 
@@ -14,30 +14,55 @@ import (
 // reader's pace.
 type reading struct {
 	name   string
+	ranks  map[int]int64 // where to begin in the attempt that is running at first
 	chunks chan *rendezvous.Chunk
 	done   <-chan struct{} // closed when the reader has left
+	woken  chan struct{}   // gets a value when end was called
 
 	mu    sync.Mutex
-	next  map[int]int64 // next byte wanted of each rank that has not ended
-	moved time.Time     // when output last got to the reader
+	next  map[source]int64 // next byte wanted of each output that has not ended
+	last  bool             // no attempt will follow
+	moved time.Time        // when output last got to the reader
 }
+
+// source is the output of a rank in an attempt.
+type source struct{ attempt, rank int }
 
 // idle is how long a reader may take nothing before the run ends without it.
 const idle = 30 * time.Second
 
 func newReading(ctx context.Context, name string, from map[int]int64) *reading {
-	return &reading{name: name, chunks: make(chan *rendezvous.Chunk), done: ctx.Done(), next: from, moved: time.Now()}
+	return &reading{name: name, ranks: from, chunks: make(chan *rendezvous.Chunk), done: ctx.Done(), woken: make(chan struct{}, 1), next: map[source]int64{}, moved: time.Now()}
 }
 
-// wanted returns the ranks, of those that want selects, that have not ended, and from
-// where on.
-func (r *reading) wanted(want func(rank int) bool) map[int]int64 {
+// begin adds an attempt's outputs, from is where to begin in each.
+func (r *reading) begin(attempt int, from func(rank int) int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for rank := range r.ranks {
+		r.next[source{attempt, rank}] = from(rank)
+	}
+}
+
+// end says that no attempt will follow.
+func (r *reading) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.last {
+		r.last = true
+		r.woken <- struct{}{}
+	}
+}
+
+// wanted returns the ranks, of those that want selects, whose output of an attempt has
+// not ended, and from where on.
+func (r *reading) wanted(attempt int, want func(rank int) bool) map[int]int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ranks := map[int]int64{}
-	for rank, from := range r.next {
-		if want(rank) {
-			ranks[rank] = from
+	for s, from := range r.next {
+		if s.attempt == attempt && want(s.rank) {
+			ranks[s.rank] = from
 		}
 	}
 	return ranks
@@ -53,8 +78,8 @@ func (r *reading) finished(lost func(rank int) bool) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for rank := range r.next {
-		if !lost(rank) {
+	for s := range r.next {
+		if !lost(s.rank) {
 			return time.Since(r.moved) > idle
 		}
 	}
@@ -62,14 +87,14 @@ func (r *reading) finished(lost func(rank int) bool) bool {
 }
 
 // pass hands one chunk on, less what the reader has already (after a lost connection
-// agents may push the same bytes again), and reports whether all ranks have ended.
-func (r *reading) pass(attempt int, c *rendezvous.Chunk, send func(*pb.LogChunk) error) (allEnded bool, err error) {
-	rank, err := strconv.Atoi(c.Source)
-	if err != nil {
-		return false, err
+// agents may push the same bytes again), and reports whether that was the last.
+func (r *reading) pass(c *rendezvous.Chunk, send func(*pb.LogChunk) error) (over bool, err error) {
+	var s source
+	if _, err := fmt.Sscanf(c.Source, "%d/%d", &s.attempt, &s.rank); err != nil {
+		return false, fmt.Errorf("output of %q: %w", c.Source, err)
 	}
 	r.mu.Lock()
-	next, reading := r.next[rank]
+	next, reading := r.next[s]
 	r.mu.Unlock()
 	if !reading {
 		return false, nil
@@ -79,15 +104,22 @@ func (r *reading) pass(attempt int, c *rendezvous.Chunk, send func(*pb.LogChunk)
 		data, offset = data[min(skip, int64(len(data))):], next
 	}
 	if len(data) > 0 || c.End {
-		err = send(&pb.LogChunk{Rank: int32(rank), Attempt: int32(attempt), Lane: c.Lane, Offset: uint64(offset), Data: data, End: c.End})
+		err = send(&pb.LogChunk{Rank: int32(s.rank), Attempt: int32(s.attempt), Lane: c.Lane, Offset: uint64(offset), Data: data, End: c.End})
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.moved = time.Now()
 	if c.End {
-		delete(r.next, rank)
+		delete(r.next, s)
 	} else {
-		r.next[rank] = offset + int64(len(data))
+		r.next[s] = offset + int64(len(data))
 	}
-	return len(r.next) == 0, err
+	return r.last && len(r.next) == 0, err
+}
+
+// isOver reports whether nothing more will come.
+func (r *reading) isOver() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last && len(r.next) == 0
 }

@@ -126,10 +126,11 @@ func (u *user) environ() []string {
 	return append(env, "HOME="+u.dir)
 }
 
-// signal sends the launcher's process group a signal, as a terminal does.
+// signal sends the launcher's process group a signal, as a terminal does. One that has
+// just ended gets none.
 func (l *launch) signal(s syscall.Signal) {
 	l.t.Helper()
-	if err := syscall.Kill(-l.command.Process.Pid, s); err != nil {
+	if err := syscall.Kill(-l.command.Process.Pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
 		l.t.Error(err)
 	}
 }

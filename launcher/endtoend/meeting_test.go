@@ -106,7 +106,7 @@ func reach(h *testbed.Host, addr string) error {
 // on runs a command on a host.
 func on(t testing.TB, h *testbed.Host, argv ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience) // cleanups call it too
 	defer cancel()
 	out, _, err := h.Run(ctx, argv...)
 	if err != nil {

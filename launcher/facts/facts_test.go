@@ -3,6 +3,8 @@
 package facts
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 )
@@ -52,5 +54,39 @@ func TestThisHostHasFacts(t *testing.T) {
 	}
 	if h.EphemeralPorts[0] == 0 || h.EphemeralPorts[1] <= h.EphemeralPorts[0] {
 		t.Errorf("ephemeral ports %v", h.EphemeralPorts)
+	}
+}
+
+func TestLogindThatWouldKillTheRunIsKnown(t *testing.T) {
+	write := func(root, path, text string) {
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root := t.TempDir()
+	if got := logind(Root(root), "ann", 1000); got != (Logind{}) {
+		t.Errorf("a host without logind: %+v", got)
+	}
+	write(root, "run/systemd/users/1000", "")
+	write(root, "etc/systemd/logind.conf", "[Login]\n#KillUserProcesses=no\nKillUserProcesses=no\n")
+	write(root, "usr/lib/systemd/logind.conf.d/10-kill.conf", "[Login]\nKillUserProcesses=yes\n")
+	for _, test := range []struct {
+		user         string
+		uid          int
+		kill, remove bool
+	}{{"ann", 1000, true, true}, {"root", 0, false, false}} {
+		got := logind(Root(root), test.user, test.uid)
+		if got.KillUserProcesses != test.kill || got.RemoveIPC != test.remove || got.Linger {
+			t.Errorf("%s: %+v", test.user, got)
+		}
+	}
+	write(root, "etc/systemd/logind.conf.d/10-kill.conf", "[Login]\nKillUserProcesses=no\nRemoveIPC=no\n")
+	write(root, "var/lib/systemd/linger/ann", "")
+	if got := logind(Root(root), "ann", 1000); got.KillUserProcesses || got.RemoveIPC || !got.Linger {
+		t.Errorf("after the site's own setting: %+v", got)
 	}
 }

@@ -26,7 +26,7 @@ func Gather(root Root) Host {
 	hostname, _ := os.Hostname()
 	home, _ := os.UserHomeDir()
 	h := Host{
-		ID:             identity(root),
+		ID:             Identity(root),
 		MachineID:      root.read("/etc/machine-id"),
 		Hostname:       hostname,
 		OS:             runtime.GOOS,
@@ -39,6 +39,7 @@ func Gather(root Root) Host {
 		NICs:           nics(root),
 		HostnameAddrs:  addressesOf(hostname, root.read("/etc/hosts")),
 		ReachedAt:      reachedAt(os.Getenv("SSH_CONNECTION")),
+		Logind:         logind(root, username(), os.Getuid()),
 		EphemeralPorts: ephemeralPorts(root.read("/proc/sys/net/ipv4/ip_local_port_range")),
 	}
 	return h

@@ -5,7 +5,7 @@ package facts
 
 // Host is a machine, or a container on one, as muster sees it.
 type Host struct {
-	ID        string `json:"host_id"`    // tells running systems apart; see identity
+	ID        string `json:"host_id"`    // tells running systems apart; see Identity
 	MachineID string `json:"machine_id"` // for display: clones share it
 	Hostname  string `json:"hostname"`
 	OS        string `json:"os"`
@@ -26,6 +26,7 @@ type Host struct {
 	// EphemeralPorts are the first and last port that the kernel gives to outgoing
 	// connections.
 	EphemeralPorts [2]int `json:"ephemeral_ports"`
+	Logind         Logind `json:"logind"`
 }
 
 // CPUs are the processors that processes of this user may run on, which a cpuset
@@ -44,4 +45,13 @@ type NIC struct {
 	MTU       int      `json:"mtu"`
 	SpeedMbps int      `json:"speed_mbps,omitempty"` // 0: unknown
 	Addresses []string `json:"addresses"`            // IP addresses without prefix; link-local ones left out
+}
+
+// Logind is what systemd-logind does to a user's things when the last login ends
+// (logind.conf(5)).
+type Logind struct {
+	Session           bool `json:"session"`             // the agent was started within a login session
+	KillUserProcesses bool `json:"kill_user_processes"` // a logout kills what the session has started
+	RemoveIPC         bool `json:"remove_ipc"`          // the last logout deletes /dev/shm files and semaphores
+	Linger            bool `json:"linger"`              // the user's things stay after the last logout
 }

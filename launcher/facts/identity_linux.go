@@ -6,11 +6,11 @@ import (
 	"os"
 )
 
-// identity tells running systems apart: the boot id (new at each boot) with the
+// Identity tells running systems apart: the boot id (new at each boot) with the
 // network and pid namespaces, so that containers on one machine are hosts of
 // their own. The machine-id would not do: clones share it. The namespaces'
 // inode numbers are what the links in /proc/self/ns name (namespaces(7)).
-func identity(root Root) string {
+func Identity(root Root) string {
 	network, _ := os.Readlink(string(root) + "/proc/self/ns/net")
 	pids, _ := os.Readlink(string(root) + "/proc/self/ns/pid")
 	sum := sha256.Sum256([]byte(root.read("/proc/sys/kernel/random/boot_id") + " " + network + " " + pids))

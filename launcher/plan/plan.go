@@ -24,7 +24,8 @@ type Plan struct {
 	Ranks     []Rank
 	// Masters are the addresses that could serve as MASTER_ADDR, best first, and
 	// those that were passed over, with the reason.
-	Masters []Master
+	Masters  []Master
+	Warnings []Problem // that do not keep the job from running
 
 	job   *config.Job
 	facts []facts.Host
@@ -75,7 +76,28 @@ func Make(job *config.Job, hosts []facts.Host) (*Plan, []Problem) {
 		return nil, []Problem{{Code: "world_size", Message: fmt.Sprintf("%d ranks are more than %d", p.WorldSize, maxWorld)}}
 	}
 	p.Masters = masters(hosts[0], len(hosts))
+	p.Warnings = logouts(job, hosts)
 	return p, nil
+}
+
+// logouts warns of hosts where a logout, the launcher's own leaving among them, would
+// hurt the run.
+func logouts(job *config.Job, hosts []facts.Host) []Problem {
+	var warnings []Problem
+	for i, h := range hosts {
+		l, name := h.Logind, job.Hosts[i].Name
+		if l.Linger || !l.Session {
+			continue
+		}
+		fix := fmt.Sprintf("; `loginctl enable-linger` on %s prevents it", name)
+		if l.KillUserProcesses {
+			warnings = append(warnings, Problem{Code: "logout_kills", Host: name, Message: name + ": systemd-logind kills the run there when you log out (KillUserProcesses=yes)" + fix})
+		}
+		if l.RemoveIPC {
+			warnings = append(warnings, Problem{Code: "logout_removes_shm", Host: name, Message: name + ": systemd-logind deletes your /dev/shm files there when your last login ends (RemoveIPC=yes), which stops data loaders and NCCL if you detach" + fix})
+		}
+	}
+	return warnings
 }
 
 // place gives a host the next ranks: in the job file's order, contiguous per host.

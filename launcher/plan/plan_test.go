@@ -148,3 +148,13 @@ func TestTheSameInputGivesTheSameDigest(t *testing.T) {
 		t.Error("other facts, same digest")
 	}
 }
+
+func TestALogoutThatWouldHurtTheRunIsSaidBefore(t *testing.T) {
+	j, hosts := three(t)
+	hosts[1].Logind = facts.Logind{Session: true, KillUserProcesses: true, RemoveIPC: true}
+	hosts[2].Logind = facts.Logind{Session: true, KillUserProcesses: true, Linger: true}
+	p, _ := Make(j, hosts)
+	if len(p.Warnings) != 2 || p.Warnings[0].Host != "host-a" || !strings.Contains(p.Warnings[0].Message, "enable-linger") {
+		t.Errorf("warnings: %v", p.Warnings)
+	}
+}

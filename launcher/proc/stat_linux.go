@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // ID names a process: its pid, and when it started in clock ticks since boot
@@ -125,6 +126,32 @@ func EnvironOf(pid int, name string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// Owner returns the user id that owns a process, -1 if it is gone.
+func Owner(pid int) int {
+	info, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+	if err != nil {
+		return -1
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return -1
+	}
+	return int(stat.Uid)
+}
+
+// SharesNamespaces reports whether a process lives in the same pid and network namespace
+// as this one.
+func SharesNamespaces(pid int) bool {
+	for _, kind := range []string{"pid", "net"} {
+		own, err := os.Readlink("/proc/self/ns/" + kind)
+		other, otherErr := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
+		if err != nil || otherErr != nil || own != other {
+			return false
+		}
+	}
+	return true
 }
 
 // Catches reports whether a process has a handler of its own for a signal (SigCgt

@@ -245,6 +245,15 @@ func (w *Writer) Failure() (error, int64) {
 	return w.failure, w.dropped
 }
 
+// Removed reports whether the file has lost its name: it is still written, but nobody
+// can open it any more.
+func (w *Writer) Removed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var stat unix.Stat_t
+	return !w.ended && unix.Fstat(int(w.log.Fd()), &stat) == nil && stat.Nlink == 0
+}
+
 // Close ends the log. Pumps have ended, or what they would still move is given up.
 func (w *Writer) Close() error {
 	w.mu.Lock()

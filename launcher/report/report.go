@@ -53,6 +53,7 @@ const (
 	ClassRefused  = "refused" // no worker was started
 	ClassStopped  = "stopped" // by the user
 	ClassInternal = "internal"
+	ClassPort     = "port" // MASTER_PORT was taken by another program
 	// ClassEarlyExit: a rank ended well while others ran on past the limit.
 	ClassEarlyExit = "early_exit"
 )

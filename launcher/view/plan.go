@@ -31,6 +31,9 @@ func Plan(w io.Writer, p *plan.Plan) error {
 			fmt.Fprintf(w, "  otherwise at %s (%s)\n", m.Addr, m.NIC)
 		}
 	}
+	for _, warning := range p.Warnings {
+		fmt.Fprintf(w, "warning: %s\n", warning.Message)
+	}
 	return nil
 }
 
@@ -52,7 +55,14 @@ type planJSON struct {
 	WorldSize int            `json:"world_size"`
 	Hosts     []planHostJSON `json:"hosts"`
 	Ranks     []planRankJSON `json:"ranks"`
-	Warnings  []struct{}     `json:"warnings"`
+	Warnings  []warningJSON  `json:"warnings"`
+}
+
+type warningJSON struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Host    string `json:"host,omitempty"`
+	Rank    *int   `json:"rank,omitempty"`
 }
 
 type planHostJSON struct {
@@ -77,7 +87,10 @@ type varJSON struct {
 // PlanJSON writes a plan as one JSON object (version 1). What is only known at the
 // start (MASTER_ADDR, MASTER_PORT, the run's id) is left out of the environments.
 func PlanJSON(w io.Writer, p *plan.Plan) error {
-	out := planJSON{Version: 1, Job: p.Job, WorldSize: p.WorldSize, Warnings: []struct{}{}}
+	out := planJSON{Version: 1, Job: p.Job, WorldSize: p.WorldSize, Warnings: []warningJSON{}}
+	for _, w := range p.Warnings {
+		out.Warnings = append(out.Warnings, warningJSON{Code: w.Code, Message: w.Message, Host: w.Host})
+	}
 	for _, h := range p.Hosts {
 		out.Hosts = append(out.Hosts, planHostJSON{Name: h.Name, HostID: h.ID, FirstRank: h.FirstRank, Ranks: h.Ranks})
 	}

@@ -33,12 +33,15 @@ func NewRun(screen *Screen) *Run {
 	return &Run{screen: screen, streams: map[streamKey]*lines{}}
 }
 
-// Phase says what is being done now.
+// Phase says what is being done now; "" that nothing is any more.
 func (r *Run) Phase(text string) {
 	r.mu.Lock()
 	r.phase = text
 	r.mu.Unlock()
-	r.screen.Status("muster: " + text + " …")
+	if text != "" {
+		text = "muster: " + text + " …"
+	}
+	r.screen.Status(text)
 }
 
 // HostDone counts hosts through the phase.
@@ -76,6 +79,9 @@ func (r *Run) Plan(p *plan.Plan) {
 	}
 	r.screen.Status("")
 	r.Say(fmt.Sprintf("%s: %s on %s", p.Job, count(p.WorldSize, "rank"), where))
+	for _, warning := range p.Warnings {
+		r.Say(r.screen.err.paint("33", "warning: ") + warning.Message)
+	}
 	r.Phase("getting ready")
 }
 
