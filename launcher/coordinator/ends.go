@@ -35,7 +35,7 @@ func (b *brain) ended(e *orders.Ended, at rendezvous.Instant) {
 		return
 	}
 	if failed && b.phase == running {
-		b.stopAll(fmt.Sprintf("rank %d on %s failed (%s)", e.Rank, host, howEnded(e)), false)
+		b.stopAll(fmt.Sprintf("rank %d failed", e.Rank), false)
 	}
 }
 
@@ -67,7 +67,7 @@ func (b *brain) stopAll(reason string, kill bool) {
 	if kill {
 		grace = 0
 	}
-	b.say(event.Event{Kind: event.Stopping, Grace: grace.Seconds(), Message: "stopping the workers: " + reason})
+	b.say(event.Event{Kind: event.Stopping, Grace: grace.Seconds(), ByUser: b.stop != nil, Message: "stopping the workers: " + reason})
 	b.sendAll(orders.Order{Stop: &orders.Stop{Attempt: b.attempt, Kill: kill, Reason: reason}})
 }
 
@@ -176,7 +176,7 @@ func (b *brain) hostLost(host int, at rendezvous.Instant, class, message string)
 	b.lostAt = at
 	b.lost = &report.Cause{Class: class, Message: message, Host: b.hosts[host].name, Attempt: b.attempt}
 	b.say(event.Event{Kind: event.Lost, Host: b.hosts[host].name, Message: message})
-	b.stopAll(message, false)
+	b.stopAll(b.hosts[host].name+" is lost", false)
 }
 
 // tick: time has passed. heard returns when a host's newest frame came.

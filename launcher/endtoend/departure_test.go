@@ -62,3 +62,31 @@ func TestALauncherKilledAfterTheStartLeavesTheRunToItsHosts(t *testing.T) {
 		})
 	}
 }
+
+func TestAClosedTerminalLeavesTheRunToItsHosts(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		deaf   bool
+		status int
+	}{{"SIGHUP", false, 129}, {"SIGHUP under nohup", true, 0}} {
+		t.Run(c.name, func(t *testing.T) {
+			bed := threeHosts(t)
+			u := newUser(t, bed)
+			u.deaf = c.deaf
+			l := u.start("run", u.write(job{hosts: []string{"host-a", "host-z"},
+				script: fmt.Sprintf("cd %s; echo began; touch began-$RANK; while [ ! -e go-on ]; do sleep 0.02; done; touch done-$RANK", u.dir)}))
+			u.waitFor("began-0", "began-1")
+			l.signal(syscall.SIGHUP)
+			if !c.deaf {
+				l.wait().exits(c.status).says("goes on")
+			}
+			u.file("go-on", "")
+			u.waitFor("done-0", "done-1")
+			l.wait().exits(c.status)
+			nothingLeft(t, bed)
+			if report := reportIn(t, bed.Host("host-a").Home); report["outcome"] != "ok" {
+				t.Errorf("the report says %v", report["outcome"])
+			}
+		})
+	}
+}

@@ -140,6 +140,17 @@ func TestExitStatusTellsHowTheFirstFailingRankEnded(t *testing.T) {
 	})
 }
 
+func TestAProgramThatTheKernelCannotRunIsAFailedStart(t *testing.T) {
+	bed := threeHosts(t)
+	u := newUser(t, bed)
+	for _, h := range bed.Hosts {
+		on(t, h, "sh", "-c", "printf '#!/no/such/interpreter\n' >/root/odd; chmod +x /root/odd")
+	}
+	on(t, bed.Host("host-z"), "sh", "-c", "printf '#!/bin/sh\nexec sleep 1000\n' >/root/odd")
+	u.runJob(job{command: []string{"./odd"}, hosts: []string{"host-z", "host-a"}}).exits(127).
+		says("✗ rank 1 on host-a could not be started", "/root/odd", "rank 0: stopped by muster (SIGTERM)")
+}
+
 // reportIn reads the report of the latest run in a home.
 func reportIn(t testing.TB, home string) map[string]any {
 	t.Helper()

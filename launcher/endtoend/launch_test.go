@@ -71,7 +71,14 @@ func (u *user) start(args ...string) *launch {
 func (u *user) startInto(stdout *os.File, args ...string) *launch {
 	u.t.Helper()
 	l := &launch{t: u.t, stdout: &capture{}, stderr: &capture{}, ended: make(chan struct{})}
-	l.command = exec.Command(muster(u.t), args...)
+	argv := append([]string{muster(u.t)}, args...)
+	if u.deaf {
+		argv = append([]string{"/bin/sh", "-c", `trap "" INT QUIT HUP TERM PIPE USR1; exec "$0" "$@"`}, argv...)
+	}
+	l.command = exec.Command(argv[0], argv[1:]...)
+	if u.input != nil {
+		l.command.Stdin = u.input
+	}
 	l.command.Env = u.environ()
 	l.command.Dir = u.dir
 	l.command.Stdout, l.command.Stderr = l.stdout, l.stderr
@@ -82,6 +89,11 @@ func (u *user) startInto(stdout *os.File, args ...string) *launch {
 	l.command.WaitDelay = 5 * time.Second
 	// A terminal's Ctrl-C comes to a process group.
 	l.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if u.terminal != nil {
+		l.command.Stdin, l.command.Stdout, l.command.Stderr = u.terminal, u.terminal, u.terminal
+		l.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		l.command.Env = append(l.command.Env, "TERM=xterm")
+	}
 	started := make(chan error, 1)
 	go func() {
 		defer close(l.ended)

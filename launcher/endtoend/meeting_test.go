@@ -4,13 +4,18 @@ package endtoend
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/muster-dev/muster/launcher/testbed"
 )
@@ -200,4 +205,61 @@ func TestASingleRemoteHostIsNotThisMachine(t *testing.T) {
 	if len(runFolders(u.at.Home)) > before || len(runFolders(u.dir)) > 0 {
 		t.Error("the run has left something where it was launched")
 	}
+}
+
+func TestMasterPortIsHeldForRankZero(t *testing.T) {
+	bed := threeHosts(t)
+	h := bed.Host("host-z")
+	const first, last = 25000, 25003
+	script := "cd %s; echo $MASTER_PORT >port-$1-$RANK; touch ready-$1; while [ ! -e end ]; do sleep 0.02; done"
+	u := newUser(t, bed).sittingAt("host-z")
+	var launches []*launch
+	for _, name := range []string{"a", "b"} {
+		path := u.write(job{name: name, command: []string{"sh", u.file(name+".sh", fmt.Sprintf(script, u.dir)), name},
+			perHost: 2, more: fmt.Sprintf("ports = \"%d-%d\"", first, last)})
+		launches = append(launches, u.start("run", path))
+	}
+	u.waitFor("port-a-0", "port-a-1", "port-b-0", "port-b-1", "ready-a", "ready-b")
+	ports := map[string]int{}
+	for _, name := range []string{"a", "b"} {
+		port, err := strconv.Atoi(strings.TrimSpace(u.read("port-" + name + "-0")))
+		if err != nil || port < first || port > last || u.read("port-"+name+"-0") != u.read("port-"+name+"-1") {
+			t.Errorf("MASTER_PORT of %s: %d, %v", name, port, err)
+		}
+		ports[name] = port
+	}
+	if ports["a"] == ports["b"] {
+		t.Errorf("both runs have port %d", ports["a"])
+	}
+	if err := listenOn(h, ports["a"], false); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("somebody else can take port %d: %v", ports["a"], err)
+	}
+	// As PyTorch's store does.
+	if err := listenOn(h, ports["a"], true); err != nil {
+		t.Errorf("rank 0 cannot listen on port %d: %v", ports["a"], err)
+	}
+	u.file("end", "")
+	for _, l := range launches {
+		l.wait().exits(0)
+	}
+}
+
+// listenOn listens on a port of a host for a moment.
+func listenOn(h *testbed.Host, port int, reuse bool) error {
+	return h.Do(func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if reuse {
+			if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+				return err
+			}
+		}
+		if err := unix.Bind(fd, &unix.SockaddrInet4{Port: port}); err != nil {
+			return err
+		}
+		return unix.Listen(fd, 1)
+	})
 }

@@ -148,19 +148,18 @@ func TestEachHostThatCannotTakePartIsNamedOnceAndNothingIsLeftOnTheOthers(t *tes
 	u.ssh("denies", "HostName "+a.Addr.String(), "User nobody-here")
 	u.ssh("full", "HostName "+m.Addr.String())
 	u.ssh("arm", "HostName "+a.Addr.String())
-	u.ssh("nowhere", "HostName no-such-name.invalid")
 	on(t, m, "mkdir", "-p", "/root/.cache")
 	on(t, m, "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", "/root/.cache")
 	t.Cleanup(func() { on(t, m, "umount", "/root/.cache") })
 	on(t, a, "mount", "--bind", u.file("arch", "riscv128\n"), "/proc/sys/kernel/arch")
 	t.Cleanup(func() { on(t, a, "umount", "/proc/sys/kernel/arch") })
 
-	hosts := []string{"host-z", "refuses", "silent", "changed", "stranger", "denies", "full", "arm", "nowhere"}
+	hosts := []string{"host-z", "refuses", "silent", "changed", "stranger", "denies", "full", "arm"}
 	r := u.runJob(job{script: "touch " + u.path("ran"), hosts: hosts}).exits(69)
-	r.says("8 of 9 hosts cannot take part; nothing was started")
+	r.says("7 of 8 hosts cannot take part; nothing was started")
 	for host, words := range map[string]string{
 		"refuses": "refused", "silent": "said nothing", "changed": "HOST KEY CHANGED", "stranger": "is not known",
-		"denies": "nobody-here", "full": "no space for a program", "arm": "riscv128", "nowhere": "no-such-name.invalid",
+		"denies": "nobody-here", "full": "no space for a program", "arm": "riscv128",
 	} {
 		r.checkErrorOf(host, words)
 	}

@@ -23,6 +23,13 @@ type user struct {
 	at *testbed.Host
 	// open are files that the user's shell has open when it starts muster.
 	open []*os.File
+	// input is the standard input of what the user starts; nil: /dev/null.
+	input *os.File
+	// terminal is where the user types and looks, if not at captured streams.
+	terminal *os.File
+	// deaf has the shell ignore signals, as shells do for what runs in the background and
+	// nohup does: programs inherit that.
+	deaf bool
 }
 
 // newUser makes a user of a bed who sits at the machine. When the test ends, whatever

@@ -112,29 +112,74 @@ func TestALocalRunHoldsNothingOfTheShellThatStartedIt(t *testing.T) {
 }
 
 func TestAWorkerLeadsAGroupOfItsOwnAndBeginsWithoutIgnoredOrBlockedSignals(t *testing.T) {
-	bed := threeHosts(t)
-	for host, hosts := range map[string][]string{"localhost": nil, "host-a": {"host-a"}} {
-		t.Run(where(hosts), func(t *testing.T) {
-			u := newUser(t, bed)
-			if hosts == nil {
-				u.sittingAt("host-z")
+	for _, c := range []struct {
+		name, host string
+		at         string
+		hosts      []string
+		deaf       bool
+	}{
+		{name: "local", at: "host-z", host: "localhost"},
+		{name: "local, from a shell that ignores signals", at: "host-z", host: "localhost", deaf: true},
+		{name: "ssh", hosts: []string{"host-a"}, host: "host-a"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			u := newUser(t, threeHosts(t))
+			if u.deaf = c.deaf; c.at != "" {
+				u.sittingAt(c.at)
 			}
-			r := u.runJob(job{command: []string{"cat", "/proc/self/stat", "/proc/self/status"}, hosts: hosts, perHost: 2}).exits(0)
+			r := u.runJob(job{command: []string{"cat", "/proc/self/stat", "/proc/self/status"}, hosts: c.hosts, perHost: 2}).exits(0)
 			for rank := range 2 {
-				lines := r.linesOf(host, rank)
-				// proc_pid_stat(5): pid (comm) state ppid pgrp session tty_nr
-				stat := strings.Fields(lines[0])
-				if stat[0] != stat[4] || stat[6] != "0" {
-					t.Errorf("rank %d is process %s in group %s with terminal %s", rank, stat[0], stat[4], stat[6])
-				}
-				for _, line := range lines[1:] {
-					name, value, _ := strings.Cut(line, ":")
-					if slices.Contains([]string{"SigIgn", "SigBlk", "SigPnd", "ShdPnd"}, name) && strings.Trim(value, "\t0") != "" {
-						t.Errorf("rank %d begins with %s", rank, line)
-					}
-				}
+				checkGroupAndSignals(t, r.linesOf(c.host, rank))
 			}
 		})
+	}
+}
+
+func checkGroupAndSignals(t *testing.T, lines []string) {
+	t.Helper()
+	if len(lines) < 2 {
+		t.Fatalf("the worker has said %q", lines)
+	}
+	// proc_pid_stat(5): pid (comm) state ppid pgrp session tty_nr
+	stat := strings.Fields(lines[0])
+	if stat[0] != stat[4] || stat[6] != "0" {
+		t.Errorf("the worker is process %s in group %s with terminal %s", stat[0], stat[4], stat[6])
+	}
+	for _, line := range lines[1:] {
+		name, value, _ := strings.Cut(line, ":")
+		if slices.Contains([]string{"SigIgn", "SigBlk", "SigPnd", "ShdPnd"}, name) && strings.Trim(value, "\t0") != "" {
+			t.Errorf("the worker begins with %s", line)
+		}
+	}
+}
+
+func TestAWorkerMayCloseItsOutputAndGoOn(t *testing.T) {
+	u := newUser(t, threeHosts(t)).sittingAt("host-a")
+	l := u.start("run", u.write(job{script: fmt.Sprintf("cd %s; echo bye; exec >&- 2>&-; touch closed; while [ ! -e end ]; do sleep 0.02; done; touch done", u.dir)}))
+	u.waitFor("closed")
+	u.file("end", "")
+	r := l.wait().exits(0)
+	if !u.exists("done") || !strings.Contains(r.stdout, "bye") {
+		t.Errorf("the worker has not got to its end; it said %q", r.stdout)
+	}
+}
+
+func TestMusterReadsNothingOfItsStandardInput(t *testing.T) {
+	u := newUser(t, threeHosts(t))
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	if _, err := write.WriteString("next job\n"); err != nil {
+		t.Fatal(err)
+	}
+	write.Close()
+	u.input = read // as in: while read job; do muster run $job; done
+	u.runJob(job{script: "cat", hosts: []string{"host-z"}}).exits(0)
+	u.sittingAt("host-z").runJob(job{script: "cat"}).exits(0)
+	if rest, err := io.ReadAll(read); err != nil || string(rest) != "next job\n" {
+		t.Errorf("of standard input %q is left: %v", rest, err)
 	}
 }
 

@@ -42,6 +42,7 @@ type Event struct {
 	Log     string         `json:"log,omitempty"`
 	Output  []byte         `json:"output,omitempty"`  // the end of what a setup wrote, say
 	Grace   float64        `json:"grace_s,omitempty"` // of Stopping: seconds until SIGKILL
+	ByUser  bool           `json:"by_user,omitempty"` // of Stopping: the user wants it
 	Failed  bool           `json:"failed,omitempty"`  // of Ended: by itself, not well
 	Report  *report.Report `json:"report,omitempty"`  // of Over
 }

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/muster-dev/muster/launcher/rundir"
 )
 
 // Page is what is remembered of a run.
@@ -63,15 +65,11 @@ type Notebook struct{ dir string }
 
 // Open returns the user's notebook.
 func Open() (Notebook, error) {
-	base := os.Getenv("XDG_STATE_HOME")
-	if base == "" || !filepath.IsAbs(base) {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return Notebook{}, fmt.Errorf("find the notebook of runs: %w", err)
-		}
-		base = filepath.Join(home, ".local", "state")
+	home, err := rundir.Home()
+	if err != nil {
+		return Notebook{}, err
 	}
-	return Notebook{filepath.Join(base, "muster", "notebook")}, nil
+	return Notebook{filepath.Join(home, "notebook")}, nil
 }
 
 // Write writes a page, in place of an older one of the same run.

@@ -9,10 +9,8 @@ import (
 	"path/filepath"
 )
 
-// State is the folder of what lasts of a run on the host with this id: plan,
-// events, logs, report. Homes may be shared by all hosts, so the host's id is part
-// of the path.
-func State(run, hostID string) (string, error) {
+// Home is muster's folder among the user's state (XDG Base Directory: XDG_STATE_HOME).
+func Home() (string, error) {
 	base := os.Getenv("XDG_STATE_HOME")
 	if base == "" || !filepath.IsAbs(base) {
 		home, err := os.UserHomeDir()
@@ -21,7 +19,18 @@ func State(run, hostID string) (string, error) {
 		}
 		base = filepath.Join(home, ".local", "state")
 	}
-	return filepath.Join(base, "muster", "runs", run, hostID), nil
+	return filepath.Join(base, "muster"), nil
+}
+
+// State is the folder of what lasts of a run on the host with this id: plan,
+// events, logs, report. Homes may be shared by all hosts, so the host's id is part
+// of the path.
+func State(run, hostID string) (string, error) {
+	home, err := Home()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(home, "runs", run, hostID), nil
 }
 
 // MakeState makes the state folder, for its user's eyes only.

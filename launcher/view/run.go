@@ -19,6 +19,7 @@ type Run struct {
 	mu       sync.Mutex
 	phase    string
 	plan     *plan.Plan
+	ready    int // hosts whose setup is done
 	streams  map[streamKey]*lines
 	stopping *countdown
 }
@@ -102,6 +103,8 @@ func (r *Run) Event(e event.Event) {
 		if r.plan != nil && len(r.plan.Hosts) > 1 {
 			r.Say(e.Message)
 		}
+	case event.Prepared:
+		r.hostReady()
 	case event.Committed:
 		r.screen.Status("")
 	case event.Warning, event.Lost:
@@ -118,21 +121,39 @@ func (r *Run) Event(e event.Event) {
 	}
 }
 
+func (r *Run) hostReady() {
+	r.mu.Lock()
+	r.ready++
+	ready, all := r.ready, 0
+	if r.plan != nil {
+		all = len(r.plan.Hosts)
+	}
+	r.mu.Unlock()
+	r.HostDone(ready, all)
+}
+
 // countdown shows how the grace runs down.
-type countdown struct{ end chan struct{} }
+type countdown struct {
+	end  chan struct{}
+	hint string
+}
 
 func (r *Run) stop(e event.Event) {
 	r.endCountdown()
-	if e.Grace == 0 {
-		r.Say(e.Message + " (no grace)")
+	grace := time.Duration(e.Grace * float64(time.Second))
+	if grace == 0 {
+		r.Say(e.Message)
 		return
 	}
-	r.Say(fmt.Sprintf("%s (SIGKILL to what is left in %v)", e.Message, time.Duration(e.Grace*float64(time.Second))))
-	c := &countdown{end: make(chan struct{})}
+	r.Say(fmt.Sprintf("%s; SIGKILL in %v to what is left", e.Message, grace))
+	c := &countdown{end: make(chan struct{}), hint: "Ctrl-C twice: now"}
+	if e.ByUser {
+		c.hint = "Ctrl-C again: now"
+	}
 	r.mu.Lock()
 	r.stopping = c
 	r.mu.Unlock()
-	go c.run(r.screen, time.Now().Add(time.Duration(e.Grace*float64(time.Second))))
+	go c.run(r.screen, time.Now().Add(grace))
 }
 
 func (r *Run) endCountdown() {
@@ -157,7 +178,7 @@ func (c *countdown) run(s *Screen, until time.Time) {
 			if left < 0 {
 				return
 			}
-			s.Status(fmt.Sprintf("muster: workers have %v left to end by themselves (Ctrl-C ends the wait)", left))
+			s.Status(fmt.Sprintf("muster: workers have %v left to end by themselves (%s)", left, c.hint))
 		}
 	}
 }
