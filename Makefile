@@ -33,13 +33,13 @@ test: deps build
 	@MUSTER_BINARY=$(CURDIR)/bin/muster go run ./cmd/gotest -count=1 -p 1 -timeout 15m ./...
 
 ## make race     the tests that stay within one process, by the race detector
-SEPARATE := /(boundaries|bench|endtoend|testbed|torchtest)(/|$$)
+SEPARATE := /(cmd|boundaries|bench|endtoend|faulttest|testbed|torchtest|examples)(/|$$)
 race:
 	@go build -o bin/tools/ ./cmd/gotest
-	@CGO_ENABLED=1 bin/tools/gotest -race -count=1 -timeout 10m $$(go list ./launcher/... ./rendezvous/... | grep -vE '$(SEPARATE)')
+	@CGO_ENABLED=1 bin/tools/gotest -race -count=1 -timeout 10m $$(go list ./... | grep -vE '$(SEPARATE)')
 
 ## make check    vet, staticcheck, import rules, format, generated code, go.mod, cross-builds
-GO_FOLDERS := cmd launcher rendezvous examples
+GO_FOLDERS := $(wildcard cmd launcher rendezvous plugins examples)
 check: fresh size
 	@unformatted=$$(gofmt -l $(GO_FOLDERS)); [ -z "$$unformatted" ] || { echo "not as gofmt has it:" $$unformatted; exit 1; }
 	@go mod tidy -diff

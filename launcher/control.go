@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -105,9 +106,34 @@ func (c *control) stop(ctx context.Context, kill bool, exit int, reason string) 
 	return nil
 }
 
-func (c *control) beat(ctx context.Context) error {
-	_, err := c.client.Beat(ctx, &pb.BeatRequest{})
-	return err
+// silentError: a coordinator gives no sign of life, though nothing else says that the
+// connection is broken.
+type silentError struct{ passed time.Duration }
+
+func (e *silentError) Error() string {
+	return fmt.Sprintf("no answer from the coordinator for %v", e.passed)
+}
+
+// beat gives the coordinator a sign of life and has one from it, again and again, until
+// ctx ends or the coordinator has been silent for as long as limit. Silence is counted in
+// own beats: a launcher that was suspended takes its sleep for nobody's silence.
+func (c *control) beat(ctx context.Context, limit time.Duration) error {
+	ticker := time.NewTicker(beatEvery)
+	defer ticker.Stop()
+	for silent := time.Duration(0); silent < limit; {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		answer, cancel := context.WithTimeout(ctx, beatEvery)
+		_, err := c.client.Beat(answer, &pb.BeatRequest{})
+		cancel()
+		if silent += beatEvery; err == nil {
+			silent = 0
+		}
+	}
+	return &silentError{limit}
 }
 
 func (c *control) hostEmpty(ctx context.Context, host string) error {

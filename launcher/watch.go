@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,7 @@ type watch struct {
 	shown   map[int]shown // how far each rank's output was shown
 	trouble hostErrors    // agents that could not join
 	noted   bool          // that the run is committed
+	lost    error         // why the newest lost connection was lost
 	commit  chan struct{}
 }
 
@@ -52,7 +54,9 @@ func (w *watch) launch(ctx context.Context, p *plan.Plan) (int, error) {
 	defer cancel()
 	w.commit = make(chan struct{})
 	w.sendAll(p)
-	go w.beat(ctx)
+	for _, h := range w.fleet.hosts {
+		go w.tellWhenEmpty(ctx, h)
+	}
 	return w.stay(ctx)
 }
 
@@ -75,9 +79,15 @@ func (w *watch) stay(ctx context.Context) (int, error) {
 		if lost == nil {
 			return status, err
 		}
-		if !w.comeBack(ctx, lost) {
+		l := w.comeBack(ctx, lost)
+		switch {
+		case l == nil:
 			return w.lostSight(lost)
+		case l.control == nil:
+			return w.ended(l, lost)
 		}
+		w.lost = lost
+		w.takeOver(l)
 	}
 }
 
@@ -86,8 +96,9 @@ func (w *watch) stay(ctx context.Context) (int, error) {
 func (w *watch) follow(ctx context.Context) (status int, err error, lost error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	over := make(chan error, 1)
+	over, silent := make(chan error, 1), make(chan error, 1)
 	go func() { over <- w.control.watch(ctx, w.seen+1, w.see) }()
+	go func() { silent <- w.control.beat(ctx, cmp.Or(w.page.Lease, usualLease)+silenceMargin) }()
 	var output sync.WaitGroup
 	output.Go(func() { w.showOutput(ctx) })
 	committed := w.commit
@@ -99,6 +110,10 @@ func (w *watch) follow(ctx context.Context) (status int, err error, lost error) 
 				status, err = w.leave(Wish{Reason: "detached"})
 				return status, err, nil
 			}
+		case err := <-silent:
+			cancel()
+			output.Wait()
+			return 0, nil, err
 		case err := <-over:
 			if !errors.Is(err, io.EOF) && !w.isOver() {
 				cancel()
@@ -116,43 +131,117 @@ func (w *watch) follow(ctx context.Context) (status int, err error, lost error) 
 	}
 }
 
+// A coordinator that answers nothing for the lease and a margin is out of sight: one that
+// hangs is ended by its keeper before. usualLease is that of pages that tell none.
+const (
+	usualLease    = 30 * time.Second
+	silenceMargin = 5 * time.Second
+)
+
 // Coming back to a run whose connection was lost: how often, and how long in between.
 const (
 	returns    = 5
 	returnWait = 2 * time.Second
 )
 
-// comeBack makes a lost connection to a run that goes on again. There is nothing to come
-// back to where the keeper on the head host was seen to end.
-func (w *watch) comeBack(ctx context.Context, lost error) bool {
+// comeBack looks for a run whose connection was lost: it goes on, or is over by now. nil
+// says that there is nothing to come back to: the keeper on the head host was seen to end,
+// or those on all other hosts, or the head host does not answer, or the user is tired of
+// waiting.
+func (w *watch) comeBack(ctx context.Context, lost error) *live {
 	head := w.fleet.hosts[0]
-	if !w.isCommitted() || head.process != nil && !w.connectionLost(head) {
-		return false
+	if !w.isAway(head, lost) {
+		return nil
 	}
-	w.view.Say(fmt.Sprintf("lost the connection to %s (%v); the run goes on there; connecting again", head.name, lost))
-	known := Known{Page: w.page, Connect: w.connect, View: w.view, Notebook: w.notebook}
-	for range returns {
-		l, err := known.open(ctx)
-		if err == nil && l.control != nil {
-			w.control.close()
-			_ = head.remote.Close() // it is broken
-			head.remote, w.control = l.host, l.control
-			w.view.Say("connected again")
-			return true
+	goesOn := "the run goes on there"
+	if !w.isCommitted() { // as far as was heard
+		goesOn = "the run may have begun there"
+	}
+	w.view.Say(fmt.Sprintf("lost the connection to %s (%v); %s; connecting again", head.name, lost, goesOn))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		if w.othersEnd(ctx) {
+			cancel()
 		}
-		if err == nil {
-			l.close()
-			return false
-		}
+	}()
+	found := make(chan *live, 1)
+	go func() { found <- w.lookAgain(ctx) }()
+	for {
 		select {
-		case <-time.After(returnWait):
+		case l := <-found:
+			return l
 		case wish := <-w.wishes:
 			if wish.ends() {
-				return false
+				cancel()
 			}
 		}
 	}
-	return false
+}
+
+// isAway reports whether it is a host that was lost sight of, and not its coordinator that
+// has ended.
+func (w *watch) isAway(h *fleetHost, lost error) bool {
+	var silent *silentError
+	return h.process == nil || errors.As(lost, &silent) || w.connectionLost(h)
+}
+
+func (w *watch) lookAgain(ctx context.Context) *live {
+	known := Known{Page: w.page, Connect: w.connect, View: w.view, Notebook: w.notebook}
+	for range returns {
+		l, err := known.open(ctx)
+		if err == nil {
+			return l
+		}
+		select {
+		case <-time.After(returnWait):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// othersEnd waits until the keepers on all hosts but the head host have ended, and reports
+// whether that was seen: the run is over then, whatever became of its head host.
+func (w *watch) othersEnd(ctx context.Context) bool {
+	others := w.fleet.hosts[1:]
+	for _, h := range others {
+		select {
+		case <-h.gone:
+		case <-ctx.Done():
+			return false
+		}
+		var lost *remote.LostError
+		if errors.As(h.goneErr, &lost) {
+			return false
+		}
+	}
+	return len(others) > 0
+}
+
+// takeOver goes on with a new connection to the head host.
+func (w *watch) takeOver(l *live) {
+	w.control.close()
+	_ = w.fleet.hosts[0].remote.Close() // it is broken
+	w.fleet.hosts[0].remote, w.control = l.host, l.control
+	w.view.Say("connected again")
+}
+
+// ended tells the end of a run that has ended out of sight.
+func (w *watch) ended(l *live, lost error) (int, error) {
+	defer w.fleet.leave()
+	defer l.close()
+	if r := l.state.Report; r != nil && len(r.Attempts) == 0 {
+		return 0, w.lostBeforeStart(lost)
+	}
+	known := Known{Page: w.page, View: w.view}
+	return known.ended(l.state)
+}
+
+// lostBeforeStart: the coordinator took the lost connection for the launcher's leaving.
+func (w *watch) lostBeforeStart(lost error) error {
+	return failure(report.ExitUnreachable, "lost the connection to %s before the start: %v; nothing was started", w.fleet.hosts[0].name, lost)
 }
 
 // heed does what the user wants; done is set when the launcher is to leave.
@@ -225,26 +314,7 @@ func (w *watch) troubleAt(h *fleetHost, err error) {
 	}
 }
 
-// beat gives the coordinator a sign of life until the run belongs to the hosts, and tells
-// it of hosts whose keeper has ended.
-func (w *watch) beat(ctx context.Context) {
-	for _, h := range w.fleet.hosts {
-		go w.tellWhenEmpty(ctx, h)
-	}
-	ticker := time.NewTicker(beatEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			_ = w.control.beat(ctx) // a coordinator that is gone shows where events are watched
-		case <-w.commit:
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
+// tellWhenEmpty tells the coordinator that the keeper of a host has ended by itself.
 func (w *watch) tellWhenEmpty(ctx context.Context, h *fleetHost) {
 	select {
 	case <-h.gone:
@@ -252,7 +322,11 @@ func (w *watch) tellWhenEmpty(ctx context.Context, h *fleetHost) {
 		return
 	}
 	var lost *remote.LostError
-	if !errors.As(h.goneErr, &lost) {
+	var killed *remote.ExitError
+	switch {
+	case errors.As(h.goneErr, &lost):
+	case errors.As(h.goneErr, &killed) && killed.Signal != "": // its agent is still ending the workers
+	default:
 		_ = w.control.hostEmpty(ctx, h.name)
 	}
 }
@@ -328,8 +402,11 @@ func (w *watch) finish() (int, error) {
 	if err := w.notebook.Write(w.page); err != nil {
 		w.view.Say("warning: " + err.Error())
 	}
-	if len(trouble) > 0 && !committed {
+	switch {
+	case !committed && len(trouble) > 0 && r.Exit == report.ExitUnreachable: // what was said after another end is no cause of it
 		return 0, trouble.failure(len(w.page.Hosts))
+	case !committed && w.lost != nil && r.Exit == report.ExitHangup:
+		return 0, w.lostBeforeStart(w.lost)
 	}
 	w.view.Report(r)
 	return r.Exit, nil
@@ -359,23 +436,40 @@ func (w *watch) dismiss(patience time.Duration) (left []string) {
 func (w *watch) lostSight(err error) (int, error) {
 	head := w.fleet.hosts[0]
 	committed, others := w.isCommitted(), len(w.fleet.hosts) > 1
-	away := head.process == nil || w.connectionLost(head)
+	away := w.isAway(head, err)
 	if committed && away && !others {
 		w.fleet.leave()
 		return 0, failure(report.ExitUnreachable, "%s, the head host of run %s, cannot be reached any more: %v\nThe run may go on there; muster attach %s comes back to it.",
 			head.name, w.page.Run, err, w.page.Run)
 	}
+	if away {
+		_ = head.remote.Close() // nothing more comes from it, which need not be waited for
+	}
 	w.view.Phase("the coordinator is gone; waiting for the hosts to end their workers")
 	left := w.dismiss(w.patience)
 	w.view.Phase("")
 	if !committed {
-		return 0, failure(report.ExitUnreachable, "%s: %s; nothing was started", head.name, w.lastWords())
+		return 0, w.lostEarly(away, err)
 	}
 	exit, message := report.ExitInternal, fmt.Sprintf("run %s has lost its coordinator on %s: %s", w.page.Run, head.name, w.lastWords())
 	if away {
 		exit, message = report.ExitUnreachable, fmt.Sprintf("%s, the head host of run %s, cannot be reached any more: %v", head.name, w.page.Run, err)
 	}
 	return 0, failure(exit, "%s\n%s", message, w.ends(left))
+}
+
+// lostEarly says why a run that was not seen to start will not.
+func (w *watch) lostEarly(away bool, err error) error {
+	head := w.fleet.hosts[0].name
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case len(w.trouble) > 0:
+		return w.trouble.failure(len(w.page.Hosts))
+	case away:
+		return failure(report.ExitUnreachable, "%s cannot be reached any more: %v; the hosts end what was begun within the lease", head, err)
+	}
+	return failure(report.ExitUnreachable, "%s: its agent and coordinator have ended; nothing was started", head)
 }
 
 // lastWords is what an agent said of why it cannot go on.

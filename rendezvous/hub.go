@@ -228,6 +228,9 @@ func (h *Hub) receive(ctx context.Context, m *hubMember, stream frameStream) err
 		case err := <-failed:
 			return err
 		case <-ctx.Done():
+			if stream.Context().Err() != nil {
+				return errors.New("the connection ended")
+			}
 			return errors.New("replaced by a newer connection")
 		}
 	}

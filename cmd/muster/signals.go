@@ -11,15 +11,18 @@ import (
 	"github.com/muster-dev/muster/launcher/report"
 )
 
-// listenForWishes turns signals, and the key d in a terminal, into wishes. An ignored
-// SIGHUP (nohup) stays ignored.
+// listenForWishes turns signals, and the key d in a terminal, into wishes. What is ignored
+// already stays so: SIGHUP under nohup, Ctrl-C where a script has put muster into the
+// background.
 func listenForWishes(keys bool) (wishes <-chan launcher.Wish, end func()) {
 	// A pipe without reader shows as an error of the write; the run goes on without it.
 	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
-	if !signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(signals, syscall.SIGHUP)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
 	}
 	out := make(chan launcher.Wish, 16)
 	done := make(chan struct{})

@@ -14,6 +14,7 @@ import (
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/ranklog"
+	"github.com/muster-dev/muster/launcher/rundir"
 	"github.com/muster-dev/muster/launcher/version"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -345,7 +346,7 @@ func (a *agent) climb(now rendezvous.Instant) {
 }
 
 func (a *agent) conclude(w *worker, left []proc.Stat) {
-	cut := !w.drained
+	cut := !w.drained && w.emptyAt != 0
 	closeAll(w.pipes)
 	w.log.Close()
 	a.warnOfLog(w)
@@ -430,7 +431,12 @@ func (a *agent) leave() error {
 	}
 	if a.noKeeper > a.lease {
 		// Nobody else would end it, and it must not wake up to a run that is over.
+		rundir.Remove(a.socketDir)
 		return proc.Signal(a.keeper, unix.SIGKILL)
+	}
+	if proc.Parent() != a.keeper {
+		rundir.Remove(a.socketDir)
+		return nil
 	}
 	return a.leash.send(tug{Done: true}, nil)
 }

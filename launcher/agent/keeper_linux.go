@@ -31,6 +31,7 @@ type keeper struct {
 	run     string
 	leash   *leash
 	reaper  *proc.Reaper
+	sockets *rundir.Sockets
 	tugs    chan pulled
 	pipes   map[string][]heldPipe // of logs that are not complete, by path
 	lease   time.Duration
@@ -72,7 +73,7 @@ func keeperMain(prefix, args []string) error {
 		_, _ = os.Stdout.Write(append(orders.Encode(orders.FromAgent{Error: err.Error()}), '\n'))
 		return err
 	}
-	defer os.RemoveAll(k.socketDir)
+	defer rundir.Remove(k.socketDir)
 	return k.keep()
 }
 
@@ -91,16 +92,20 @@ func newKeeper(prefix []string, run string, lease time.Duration, coordinator str
 	k := &keeper{run: run, reaper: reaper, lease: lease, tugs: make(chan pulled), pipes: map[string][]heldPipe{}}
 	k.prefix = prefix
 	host := facts.Identity("")
-	if _, err := claimRun(run, host); err != nil { // held until this process ends
+	// Held until this process ends. Where another keeper of the run has it, this machine is
+	// in the job under two names, which the plan is going to refuse in better words.
+	if _, err := claimRun(run, host); err != nil && !errors.Is(err, unix.EADDRINUSE) {
 		return nil, err
 	}
 	sweepOrphans(host)
 	if k.stateDir, err = rundir.MakeState(run, host); err != nil {
 		return nil, err
 	}
-	if k.socketDir, err = rundir.MakeSockets(); err != nil {
+	rundir.SweepSockets()
+	if k.sockets, err = rundir.MakeSockets(); err != nil {
 		return nil, err
 	}
+	k.socketDir = k.sockets.Dir
 	if err := k.start(coordinator, coordinatorArgs); err != nil {
 		return nil, err
 	}
@@ -133,7 +138,7 @@ func (k *keeper) start(coordinator string, coordinatorArgs []string) error {
 			return err
 		}
 	}
-	return closeStandardStreams()
+	return closeStandardStreams(log)
 }
 
 func (k *keeper) startCoordinator(program string, args []string, log *os.File) error {
@@ -142,7 +147,7 @@ func (k *keeper) startCoordinator(program string, args []string, log *os.File) e
 		return fmt.Errorf("make line to coordinator: %w", err)
 	}
 	k.coordUp = os.NewFile(uintptr(fds[0]), "coordinator")
-	control := filepath.Join(k.socketDir, "control.sock")
+	control := filepath.Join(k.socketDir, rundir.ControlSocket)
 	if err := os.WriteFile(filepath.Join(k.stateDir, controlFile), []byte(control), 0o600); err != nil {
 		return fmt.Errorf("note the control socket: %w", err)
 	}
@@ -175,16 +180,16 @@ func closeInherited() error {
 	return nil
 }
 
-// closeStandardStreams puts /dev/null where they were: whoever started this process
-// sees them close when the agent closes its copies.
-func closeStandardStreams() error {
+// closeStandardStreams puts /dev/null where they were, and for last words the log: whoever
+// started this process sees them close when the agent closes its copies.
+func closeStandardStreams(log *os.File) error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	defer null.Close()
-	for fd := range 3 {
-		if err := unix.Dup3(int(null.Fd()), fd, 0); err != nil {
+	for fd, file := range []*os.File{null, null, log} {
+		if err := unix.Dup3(int(file.Fd()), fd, 0); err != nil {
 			return fmt.Errorf("close standard streams: %w", err)
 		}
 	}
@@ -298,10 +303,11 @@ func (k *keeper) afterAgent(coordEnded chan string) error {
 	for !k.deaf { // what the agent had still said
 		k.take(<-k.tugs)
 	}
+	// Also of an agent that has said its goodbye: a setup may have forked meanwhile.
+	left := proc.KillBelow(killWait, func(s proc.Stat) bool { return k.coord != nil && s.ID == k.coord.ID })
 	var err error
 	if !k.done {
 		err = fmt.Errorf("the agent died: %s", k.agent.Exit())
-		left := proc.KillBelow(killWait, func(s proc.Stat) bool { return k.coord != nil && s.ID == k.coord.ID })
 		for _, s := range left {
 			err = fmt.Errorf("%w; %s (pid %d, state %c) cannot be ended", err, s.Command, s.PID, s.State)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -57,9 +58,16 @@ func leashFrom(fd int) (*leash, error) {
 	return &leash{file: os.NewFile(uintptr(fd), "leash")}, nil
 }
 
+// sendWait bounds how long a message may wait for room in the other's queue: one that is
+// stopped makes none, and must not hold up who looks after it.
+const sendWait = time.Second
+
 // send sends a message, and a copy of a file with it. It is in the other's queue
 // when send returns, whatever becomes of this process.
 func (l *leash) send(m tug, file *os.File) error {
+	if err := l.file.SetWriteDeadline(time.Now().Add(sendWait)); err != nil {
+		return fmt.Errorf("leash: %w", err)
+	}
 	var rights []byte
 	raw, err := l.file.SyscallConn()
 	if err != nil {
@@ -93,7 +101,8 @@ func descriptor(file *os.File) (int, error) {
 	return n, err
 }
 
-// receive waits for the next message. It returns io.EOF when the other end is gone.
+// receive waits for the next message. It returns io.EOF when the other end is gone and
+// everything that it had sent was received.
 func (l *leash) receive() (tug, *os.File, error) {
 	raw, err := l.file.SyscallConn()
 	if err != nil {
@@ -104,6 +113,11 @@ func (l *leash) receive() (tug, *os.File, error) {
 	var readErr error
 	err = raw.Read(func(fd uintptr) bool {
 		n, nc, _, _, readErr = unix.Recvmsg(int(fd), text, control, unix.MSG_CMSG_CLOEXEC)
+		if errors.Is(readErr, unix.ECONNRESET) {
+			// The other end went with messages of ours unread. That is said once, ahead of
+			// what it had sent, which is still to be had.
+			n, nc, _, _, readErr = unix.Recvmsg(int(fd), text, control, unix.MSG_CMSG_CLOEXEC)
+		}
 		return !errors.Is(readErr, unix.EAGAIN)
 	})
 	if err := errors.Join(err, readErr); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/proc"
+	"github.com/muster-dev/muster/launcher/rundir"
 )
 
 // prepared is a host that is ready to start workers.
@@ -89,7 +90,7 @@ func (a *agent) runSetup(text, workdir string, base map[string]string) (map[stri
 		return fail("%v", err)
 	}
 	defer log.Close()
-	dump := filepath.Join(a.socketDir, "setup.env") // its values may be secret: never in a shared home
+	dump := filepath.Join(a.socketDir, rundir.SetupEnviron) // its values may be secret: never in a shared home
 	argv := append([]string{"bash", "-c", setupWrapper, "setup", script}, a.self("env", dump)...)
 	child, err := a.reaper.Start(proc.Spec{
 		Path: bash, Argv: argv, Dir: workdir, Group: true, DieWithParent: true,

@@ -258,7 +258,7 @@ func (w *worker) outcome(cut bool, left []proc.Stat) *orders.Ended {
 			e.Signal = unix.SignalName(exit.Signal)
 		}
 	} else {
-		e.Error = "cannot be killed (state D: it waits for a device or a file system)"
+		e.Error = fmt.Sprintf("cannot be killed (pid %d, state D: it waits for a device or a file system)", w.child.ID.PID)
 	}
 	if w.sent != 0 {
 		e.Sent = unix.SignalName(w.sent)

@@ -59,11 +59,16 @@ type brain struct {
 	refusals  []refusal
 	lost      *report.Cause // a host's loss that ends the run
 	lostAt    rendezvous.Instant
+	awaited   rendezvous.Instant // since when hosts are awaited
 	begun     rendezvous.Instant // when the attempt's workers were started
 	done      rendezvous.Instant // when the last of them had ended
 	earlySaid bool               // that some ranks have ended and others run on
 	warnings  []string
 	left      []string
+
+	// unattended is set until the launcher that has submitted the run watches it: what it
+	// has not begun to look at could be over before it does.
+	unattended bool
 
 	actions []action
 }
@@ -301,7 +306,7 @@ func (b *brain) tryCommit() {
 		b.wrapUp()
 		return
 	}
-	if !b.chooseMaster() || b.port == 0 {
+	if !b.chooseMaster() || b.port == 0 || b.unattended {
 		if len(b.refusals) > 0 {
 			b.wrapUp()
 		}

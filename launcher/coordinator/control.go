@@ -42,7 +42,11 @@ func (s control) Submit(_ context.Context, request *pb.SubmitRequest) (*pb.Submi
 
 // Watch delivers events until the run is over or the watcher leaves.
 func (s control) Watch(request *pb.WatchRequest, stream pb.Control_WatchServer) error {
-	s.c.post(func() { s.c.watchers++ })
+	s.c.post(func() {
+		s.c.watchers++
+		s.c.eventsAsked = true
+		s.c.attend()
+	})
 	defer s.c.post(func() { s.c.watcherLeft() })
 	next := max(request.From, 1)
 	for {
@@ -70,6 +74,10 @@ func (s control) Watch(request *pb.WatchRequest, stream pb.Control_WatchServer) 
 // Logs delivers the output of ranks until they ended.
 func (s control) Logs(request *pb.LogsRequest, stream pb.Control_LogsServer) error {
 	if len(request.Ranks) == 0 {
+		s.c.post(func() {
+			s.c.outputAsked = true
+			s.c.attend()
+		})
 		return nil
 	}
 	from := map[int]int64{}
@@ -83,7 +91,11 @@ func (s control) Logs(request *pb.LogsRequest, stream pb.Control_LogsServer) err
 	defer cancel()
 	r := newReading(ctx, s.c.nextName(), from)
 	s.c.hub.Subscribe(ctx, r.name, r.chunks)
-	s.c.post(func() { s.c.addReading(r) })
+	s.c.post(func() {
+		s.c.addReading(r)
+		s.c.outputAsked = true
+		s.c.attend()
+	})
 	for {
 		select {
 		case c := <-r.chunks:

@@ -24,15 +24,19 @@ type Coordinator struct {
 	names    atomic.Int64
 	ended    chan struct{} // closed when the run is over
 
-	brain    *brain // nil before a submission
-	members  map[string]int
-	readings []*reading
-	watchers int
-	launcher rendezvous.Instant // when the launcher that submitted was last heard
-	began    bool               // the attempt's workers are being started
-	wrapping bool
-	quit     bool // there will be no run
-	over     *report.Report
+	brain       *brain // nil before a submission
+	members     map[string]int
+	readings    []*reading
+	watchers    int
+	eventsAsked bool               // somebody has asked for events
+	outputAsked bool               // somebody has asked for output
+	launcher    rendezvous.Instant // when the launcher that submitted was last heard
+	ticked      rendezvous.Instant // when the loop last looked at the clock
+	woke        rendezvous.Instant // when it last went on after a stall; 0: never
+	began       bool               // the attempt's workers are being started
+	wrapping    bool
+	quit        bool // there will be no run
+	over        *report.Report
 }
 
 func newCoordinator(stateDir string, lease time.Duration, hub *rendezvous.Hub) (*Coordinator, error) {
@@ -82,7 +86,7 @@ func (c *Coordinator) run() {
 		case c.over != nil && overAt.IsZero():
 			overAt = time.Now()
 		}
-		if c.over != nil && (c.watchers == 0 && c.allLeft() || time.Since(overAt) > lastWait) {
+		if c.over != nil && (c.watchers == 0 && !c.brain.unattended && c.allLeft() || time.Since(overAt) > lastWait) {
 			return
 		}
 	}
@@ -110,6 +114,7 @@ func (c *Coordinator) begin(b *brain, hosts []SubmittedHost) error {
 		return fmt.Errorf("a run was submitted already")
 	}
 	c.brain, c.launcher = b, rendezvous.Now()
+	b.unattended = !c.eventsAsked || !c.outputAsked
 	for i, h := range hosts {
 		c.members[h.Name] = i
 		c.hub.Admit(h.Name, h.Pin)
@@ -144,16 +149,28 @@ func (c *Coordinator) tick() {
 	if c.brain == nil {
 		return
 	}
-	if rendezvous.Now().Sub(c.launcher) > c.lease {
+	c.noteStall(rendezvous.Now())
+	if c.ticked.Sub(max(c.launcher, c.woke)) > c.lease {
 		c.brain.launcherLeft()
 	}
 	c.brain.tick(func(host int) (rendezvous.Instant, bool) {
-		return c.hub.Heard(c.brain.hosts[host].name)
+		last, ok := c.hub.Heard(c.brain.hosts[host].name)
+		return max(last, c.woke), ok
 	})
 	if c.wrapping && c.allRead() {
 		c.wrapping = false
 		c.brain.flushed()
 	}
+}
+
+// noteStall remembers when this process last went on after it had been stopped, or its
+// machine suspended: what it did not hear meanwhile is nobody's silence. The agents' own
+// counts go on, so that none of them outlives its lease.
+func (c *Coordinator) noteStall(now rendezvous.Instant) {
+	if c.ticked != 0 && now.Sub(c.ticked) > rendezvous.HeartbeatOf(c.lease) {
+		c.woke = now
+	}
+	c.ticked = now
 }
 
 func (c *Coordinator) allRead() bool {
@@ -254,6 +271,14 @@ func (c *Coordinator) attemptBegins() {
 		for _, r := range c.readings {
 			c.askFor(r, host, c.brain.attempt)
 		}
+	}
+}
+
+// attend lets a run begin once its launcher gets both, events and output.
+func (c *Coordinator) attend() {
+	if c.brain != nil && c.brain.unattended && c.eventsAsked && c.outputAsked {
+		c.brain.unattended = false
+		c.brain.advance()
 	}
 }
 

@@ -25,6 +25,9 @@ func (b *brain) ended(e *orders.Ended, at rendezvous.Instant) {
 	failed := failedByItself(e)
 	b.say(event.Event{Kind: event.Ended, Host: host, Rank: &e.Rank, Log: r.log, Failed: failed,
 		Message: fmt.Sprintf("rank %d on %s %s", e.Rank, host, howEnded(e))})
+	if e.Error != "" && e.Sent != "" {
+		b.warn(host, "rank %d %s", e.Rank, e.Error)
+	}
 	for _, left := range e.Left {
 		b.warn(host, "rank %d: %s", e.Rank, left)
 	}
@@ -47,6 +50,8 @@ func failedByItself(e *orders.Ended) bool {
 func howEnded(e *orders.Ended) string {
 	how := fmt.Sprintf("ended with exit status %d", e.Code)
 	switch {
+	case e.Error != "" && e.Sent != "":
+		return e.Error
 	case e.Error != "" && e.Code == 0 && e.Signal == "":
 		return "could not be started: " + e.Error
 	case e.Signal != "":
@@ -112,9 +117,7 @@ func (b *brain) dropped(host int, why string) {
 	h.dropped, h.since = why, b.now
 	switch b.phase {
 	case gathering:
-		h.gone = true
-		b.refusals = append(b.refusals, refusal{host: h.name, code: report.ExitUnreachable, message: "its agent's connection to the coordinator ended: " + why})
-		b.wrapUp()
+		b.refuse(host, "its agent's connection to the coordinator ended: "+why)
 	case running, restarting:
 		b.hostLost(host, b.now, report.ClassAgent, fmt.Sprintf("the agent on %s died or lost its connection (%s)", h.name, why))
 	}
@@ -181,26 +184,62 @@ func (b *brain) hostLost(host int, at rendezvous.Instant, class, message string)
 
 // tick: time has passed. heard returns when a host's newest frame came.
 func (b *brain) tick(heard func(host int) (rendezvous.Instant, bool)) {
+	if b.awaited == 0 {
+		b.awaited = b.now
+	}
 	for i, h := range b.hosts {
-		if h.gone || h.finished || !h.linked {
+		if h.gone || h.finished {
 			continue
 		}
 		last, ok := heard(i)
-		if !ok || b.now.Sub(last) < b.lease {
-			continue
+		switch {
+		case !h.linked && b.phase == gathering && b.now.Sub(b.awaited) > b.lease+joinMargin:
+			b.refuse(i, "its agent has not joined the coordinator within "+(b.lease+joinMargin).String())
+		case h.linked && ok && b.now.Sub(last) >= b.lease:
+			b.unheard(i, last)
 		}
-		// Its own keeper and agent have ended its workers by now.
-		b.giveUp(i)
-		message := fmt.Sprintf("no answer from %s for %v", h.name, b.now.Sub(last).Round(100*time.Millisecond))
-		if b.phase == running || b.phase == restarting {
-			b.hostLost(i, last, report.ClassHostLost, message)
-		} else {
-			b.say(event.Event{Kind: event.Lost, Host: h.name, Message: message})
-		}
-		b.left = append(b.left, h.name+": did not answer any more; its keeper ends its workers within the lease of "+b.lease.String())
 	}
 	b.checkEarlyExit()
 	b.advance()
+}
+
+// joinMargin is what a host may take longer than the lease to join: it tries addresses
+// that may not answer.
+const joinMargin = 5 * time.Second
+
+// unheard: a host has been silent for the lease. Its own keeper and agent have ended its
+// workers by now.
+func (b *brain) unheard(host int, last rendezvous.Instant) {
+	h := b.hosts[host]
+	b.giveUp(host)
+	message := fmt.Sprintf("no answer from %s for %v", h.name, b.now.Sub(last).Round(100*time.Millisecond))
+	switch b.phase {
+	case gathering:
+		b.refuse(host, message)
+	case running, restarting:
+		b.hostLost(host, last, report.ClassHostLost, message)
+	default:
+		b.say(event.Event{Kind: event.Lost, Host: h.name, Message: message})
+		b.lostWhileStopping(h, last, message)
+	}
+	b.left = append(b.left, h.name+": did not answer any more; its keeper ends its workers within the lease of "+b.lease.String())
+}
+
+// refuse ends a run that has not started because a host cannot take part.
+func (b *brain) refuse(host int, message string) {
+	h := b.hosts[host]
+	h.gone = true
+	b.refusals = append(b.refusals, refusal{host: h.name, code: report.ExitUnreachable, message: message})
+	b.wrapUp()
+}
+
+// lostWhileStopping: a host that is silent since before a worker failed was lost first,
+// and the failure comes of that. It was due to be heard a heartbeat after its last word.
+func (b *brain) lostWhileStopping(h *hostState, last rendezvous.Instant, message string) {
+	if b.stop == nil && b.lost == nil && b.phase == stopping {
+		b.lostAt = last.Add(rendezvous.HeartbeatOf(b.lease))
+		b.lost = &report.Cause{Class: report.ClassHostLost, Message: message, Host: h.name, Attempt: b.attempt}
+	}
 }
 
 // checkEarlyExit tells of ranks that ended well while others run on, which usually wait
@@ -388,8 +427,8 @@ func (b *brain) refusalCause() (*report.Cause, int) {
 		if r.log != "" {
 			c.Evidence = append(c.Evidence, r.host+": all of its output is in "+r.log)
 		}
-		if c.Tail == nil {
-			c.Host, c.Tail, c.Log = r.host, r.output, r.log
+		if c.Tail == "" {
+			c.Host, c.Tail, c.Log = r.host, text(r.output), r.log
 		}
 		exit = max(exit, r.code)
 	}
@@ -413,7 +452,7 @@ func (b *brain) workerCause(rank int) (*report.Cause, int) {
 	r := b.ranks[rank]
 	e, host := r.ended, b.hosts[r.host].name
 	c := &report.Cause{
-		Class: report.ClassExit, Host: host, Rank: &rank, Attempt: b.attempt, Log: r.log, Tail: e.Tail,
+		Class: report.ClassExit, Host: host, Rank: &rank, Attempt: b.attempt, Log: r.log, Tail: text(e.Tail),
 		Message: fmt.Sprintf("rank %d on %s %s", rank, host, howEnded(e)),
 	}
 	exit := e.Code
@@ -423,6 +462,9 @@ func (b *brain) workerCause(rank int) (*report.Cause, int) {
 		exit = 127
 	case e.Signal != "":
 		c.Class = report.ClassSignal
+		if e.Signal == "SIGKILL" {
+			c.Evidence = append(c.Evidence, "muster did not send it: somebody else did, or the kernel for want of memory (dmesg on "+host+" tells)")
+		}
 		exit = 128 + signalNumber(e.Signal)
 	}
 	return c, exit

@@ -100,22 +100,26 @@ func endGently(server *grpc.Server) {
 	server.GracefulStop()
 }
 
-// listenToKeeper ends the run when the keeper has died, and this process when the
-// agent has ended and there is no run.
+// listenToKeeper ends the run when the keeper has died, and this process when there is no
+// run. A word of the keeper says that nothing is left on this host but this process.
 func (c *Coordinator) listenToKeeper(keeper io.Reader) {
 	buf := make([]byte, 1)
-	n, _ := keeper.Read(buf)
-	agentDone := n == 1
-	c.post(func() {
-		switch {
-		case c.brain == nil:
-			c.quit = true
-		case !agentDone:
-			c.brain.keeperDied()
+	for {
+		n, _ := keeper.Read(buf)
+		empty := n == 1
+		c.post(func() {
+			switch {
+			case c.brain == nil:
+				c.quit = true
+			case empty:
+				c.brain.hostEmpty(0)
+			default:
+				c.brain.keeperDied()
+			}
+		})
+		if !empty {
+			return
 		}
-	})
-	if agentDone {
-		c.listenToKeeper(keeper)
 	}
 }
 

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"net"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,3 +16,6 @@ func hostPart(hostPort string) string {
 }
 
 func signalNumber(name string) int { return int(unix.SignalNum(name)) }
+
+// text makes output fit for JSON.
+func text(output []byte) string { return strings.ToValidUTF8(string(output), "\uFFFD") }

@@ -71,7 +71,7 @@ func (u *user) start(args ...string) *launch {
 func (u *user) startInto(stdout *os.File, args ...string) *launch {
 	u.t.Helper()
 	l := &launch{t: u.t, stdout: &capture{}, stderr: &capture{}, ended: make(chan struct{})}
-	argv := append([]string{muster(u.t)}, args...)
+	argv := append(append(slices.Clone(u.under), muster(u.t)), args...)
 	if u.deaf {
 		argv = append([]string{"/bin/sh", "-c", `trap "" INT QUIT HUP TERM PIPE USR1; exec "$0" "$@"`}, argv...)
 	}
@@ -89,11 +89,6 @@ func (u *user) startInto(stdout *os.File, args ...string) *launch {
 	l.command.WaitDelay = 5 * time.Second
 	// A terminal's Ctrl-C comes to a process group.
 	l.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if u.terminal != nil {
-		l.command.Stdin, l.command.Stdout, l.command.Stderr = u.terminal, u.terminal, u.terminal
-		l.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-		l.command.Env = append(l.command.Env, "TERM=xterm")
-	}
 	started := make(chan error, 1)
 	go func() {
 		defer close(l.ended)
@@ -197,17 +192,6 @@ func (r result) says(texts ...string) result {
 	for _, text := range texts {
 		if !strings.Contains(r.stderr, text) {
 			r.t.Errorf("standard error lacks %q:\n%s", text, r.stderr)
-		}
-	}
-	return r
-}
-
-// saysOnce checks that standard error holds a text once.
-func (r result) saysOnce(texts ...string) result {
-	r.t.Helper()
-	for _, text := range texts {
-		if n := strings.Count(r.stderr, text); n != 1 {
-			r.t.Errorf("standard error has %q %d times:\n%s", text, n, r.stderr)
 		}
 	}
 	return r

@@ -3,6 +3,7 @@
 package endtoend
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -10,6 +11,10 @@ import (
 
 // TestMain gives up what tests share.
 func TestMain(m *testing.M) {
+	// Tests that run beside each other wait more than they work. A flag given wins.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic("package testing has no flag -parallel: " + err.Error())
+	}
 	status := m.Run()
 	for _, bed := range standing {
 		if err := bed.Close(); err != nil {

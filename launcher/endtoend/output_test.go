@@ -179,6 +179,25 @@ func TestWhatAWorkerPrintsIsShownAsItIsWhereNoTerminalIs(t *testing.T) {
 	}
 }
 
+func TestARunThatIsOverAtOnceIsShownAllTheSame(t *testing.T) {
+	u := newUser(t, threeHosts(t)).sittingAt("host-z")
+	path := u.write(job{command: []string{"echo", "here"}, perHost: 2})
+	refused := u.write(job{name: "refused", command: []string{"no-such-program"}})
+	// All at once, so that some launchers get to look late.
+	var runs, refusals []*launch
+	for range 4 {
+		runs, refusals = append(runs, u.start("run", path)), append(refusals, u.start("run", refused))
+	}
+	for _, l := range runs {
+		if r := l.wait().exits(0); strings.Count(r.stdout, "| here\n") != 2 {
+			t.Errorf("it has shown %q", r.stdout)
+		}
+	}
+	for _, l := range refusals {
+		l.wait().exits(75).says("localhost: command:")
+	}
+}
+
 func TestTheExampleOfTheREADMERuns(t *testing.T) {
 	u := newUser(t, threeHosts(t)).sittingAt("host-z")
 	text, err := os.ReadFile(filepath.Join(tree, "examples", "local.hcl"))

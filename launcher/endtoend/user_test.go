@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/muster-dev/muster/launcher/testbed"
 )
@@ -19,14 +20,16 @@ type user struct {
 	t   testing.TB
 	bed *testbed.Bed
 	dir string
+	// since is when the test has begun.
+	since time.Time
 	// at is the host they sit at; nil: the machine, which is none of the hosts.
 	at *testbed.Host
 	// open are files that the user's shell has open when it starts muster.
 	open []*os.File
+	// under are words that what the user starts stands behind, such as "nohup".
+	under []string
 	// input is the standard input of what the user starts; nil: /dev/null.
 	input *os.File
-	// terminal is where the user types and looks, if not at captured streams.
-	terminal *os.File
 	// deaf has the shell ignore signals, as shells do for what runs in the background and
 	// nohup does: programs inherit that.
 	deaf bool
@@ -40,7 +43,12 @@ func newUser(t testing.TB, bed *testbed.Bed) *user {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &user{t: t, bed: bed, dir: dir}
+	u := &user{t: t, bed: bed, dir: dir, since: time.Now()}
+	t.Cleanup(func() {
+		if t.Failed() {
+			u.logAgents()
+		}
+	})
 	t.Cleanup(func() { nothingLeft(t, bed) })
 	for _, name := range []string{"id_ed25519", "known_hosts", "config"} {
 		text, err := os.ReadFile(filepath.Join(bed.ClientHome, ".ssh", name))
@@ -50,6 +58,25 @@ func newUser(t testing.TB, bed *testbed.Bed) *user {
 		u.file(".ssh/"+name, strings.ReplaceAll(string(text), bed.ClientHome, dir))
 	}
 	return u
+}
+
+// logAgents shows what agents and coordinators have said in the runs of a test that failed.
+func (u *user) logAgents() {
+	homes := []string{u.dir}
+	for _, h := range u.bed.Hosts {
+		homes = append(homes, h.Home)
+	}
+	for _, home := range homes {
+		for _, folder := range runFolders(home) {
+			log := filepath.Join(folder, "agent.log")
+			info, err := os.Stat(log)
+			if err != nil || info.ModTime().Before(u.since) || info.Size() == 0 {
+				continue
+			}
+			text, _ := os.ReadFile(log)
+			u.t.Logf("%s ends with:\n%s", log, text[max(0, len(text)-2000):])
+		}
+	}
 }
 
 // sittingAt makes the user type at a host.

@@ -71,7 +71,11 @@ func TestAWorkerInheritsNoDescriptorsAndReadsFromDevNull(t *testing.T) {
 			// No shell in between: shells keep descriptors of their own.
 			r := u.runJob(job{command: []string{"ls", "-l", "/proc/self/fd"}, hosts: hosts, perHost: 2}).exits(0)
 			for rank := range 2 {
-				for _, line := range r.linesOf(host, rank)[1:] {
+				lines := r.linesOf(host, rank)
+				if len(lines) < 4 {
+					t.Fatalf("rank %d has said %q", rank, lines)
+				}
+				for _, line := range lines[1:] {
 					link := line[strings.LastIndex(line[:strings.Index(line, " -> ")], " ")+1:]
 					expected := link == "0 -> /dev/null" || strings.HasPrefix(link, "1 -> pipe:") || strings.HasPrefix(link, "2 -> pipe:") ||
 						strings.HasSuffix(link, "/fd") // the folder that is being listed

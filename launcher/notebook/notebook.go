@@ -25,6 +25,8 @@ type Page struct {
 	Kind    string    `json:"kind"` // of hosts: config.HostsLocal or config.HostsSSH
 	Started time.Time `json:"started"`
 	Hosts   []Host    `json:"hosts"` // the first is the head host
+	// Lease is how long a part of the run may be silent.
+	Lease time.Duration `json:"lease,omitempty"`
 	// Outcome and Exit are set once the end is known here.
 	Outcome string `json:"outcome,omitempty"`
 	Exit    int    `json:"exit"`

@@ -13,13 +13,18 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/muster-dev/muster/launcher/remote/hostkeys"
+	"github.com/muster-dev/muster/launcher/remote/sshconfig"
+	"github.com/muster-dev/muster/launcher/remote/userkeys"
+	"github.com/muster-dev/muster/launcher/remote/wire"
 )
 
 // remedy is what can be done about a failed attempt before the next one.
 type remedy struct {
-	trust   ssh.PublicKey // ask whether to trust this host key
-	open    *keyFile      // ask for its passphrase
-	dropped bool          // the server hung up before a word, as busy ones do
+	trust   ssh.PublicKey  // ask whether to trust this host key
+	open    *userkeys.File // ask for its passphrase
+	dropped bool           // the server hung up before a word, as busy ones do
 }
 
 // maxDrops is how often a server may hang up without a word: sshd does so when
@@ -48,10 +53,10 @@ var keyExchanges = []string{
 
 // handshake is one attempt to log in.
 type handshake struct {
-	settings *settings
-	verifier *verifier
-	auth     *authentication
-	conn     *watchedConn
+	settings *sshconfig.Settings
+	verifier *hostkeys.Verifier
+	keys     *userkeys.Login
+	conn     *wire.Conn
 	direct   bool // no jump host or proxy command in between
 }
 
@@ -71,22 +76,22 @@ func (d *Dialer) attempt(ctx context.Context, r *route) (*sshHost, remedy, error
 
 var errTooSlow = errors.New("the time to connect is over")
 
-func (d *Dialer) login(ctx context.Context, s *settings, via *hop) (*sshHost, remedy, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errTooSlow)
+func (d *Dialer) login(ctx context.Context, s *sshconfig.Settings, via *hop) (*sshHost, remedy, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, errTooSlow)
 	defer cancel()
-	verifier, err := d.verifier(s.trust)
+	verifier, err := d.hosts.Verifier(s.Trust)
 	if err != nil {
-		return nil, remedy{}, &ConnectError{Host: s.name, Kind: KindConfig, Err: err}
+		return nil, remedy{}, &ConnectError{Host: s.Name(), Kind: KindConfig, Err: err}
 	}
 	raw, err := transport(ctx, s, via)
 	if err != nil {
 		return nil, remedy{}, dialError(ctx, s, err)
 	}
-	offers := d.keys.collect(ctx, s.identity)
-	defer offers.close()
+	keys := d.keys.Login(ctx, s.Identity, d.Prompter != nil)
+	defer keys.Close()
 	hs := &handshake{
-		settings: s, verifier: verifier, conn: watch(raw), direct: via == nil && s.proxyCommand == "",
-		auth: &authentication{offers: offers, canAsk: d.Prompter != nil},
+		settings: s, verifier: verifier, keys: keys, conn: wire.Watch(raw),
+		direct: via == nil && s.ProxyCommand == "",
 	}
 	session := hs.run(ctx, via)
 	if session.err != nil {
@@ -128,7 +133,7 @@ func (hs *handshake) run(ctx context.Context, via *hop) session {
 var errAbandoned = errors.New("the handshake was abandoned")
 
 func (hs *handshake) login() session {
-	conn, channels, requests, err := ssh.NewClientConn(hs.conn, hs.settings.trust.lookup, hs.config())
+	conn, channels, requests, err := ssh.NewClientConn(hs.conn, hs.settings.Trust.Lookup, hs.config())
 	return session{conn, channels, requests, err}
 }
 
@@ -143,10 +148,10 @@ func (hs *handshake) settle(ctx context.Context, s session, stop func() bool) se
 
 func (hs *handshake) config() *ssh.ClientConfig {
 	config := &ssh.ClientConfig{
-		User:              hs.settings.user,
-		HostKeyCallback:   hs.verifier.verify,
-		HostKeyAlgorithms: hs.verifier.record.algorithms(),
-		AuthCallback:      hs.auth.next,
+		User:              hs.settings.User,
+		HostKeyCallback:   hs.verifier.Verify,
+		HostKeyAlgorithms: hs.verifier.Algorithms(),
+		AuthCallback:      hs.keys.Next,
 		ClientVersion:     "SSH-2.0-muster",
 	}
 	config.KeyExchanges = keyExchanges
@@ -155,22 +160,22 @@ func (hs *handshake) config() *ssh.ClientConfig {
 
 // failure turns the handshake's error into one that says what to do.
 func (hs *handshake) failure(ctx context.Context, err error) (*ConnectError, remedy) {
-	out := &ConnectError{Host: hs.settings.name, Kind: KindHandshake}
+	out := &ConnectError{Host: hs.settings.Name(), Kind: KindHandshake}
 	var fix remedy
 	switch {
 	case err == errAbandoned:
-		out.Kind, out.Err, out.Hint = hs.late(ctx)
-	case hs.verifier.err != nil:
+		out.Kind, out.Hint, out.Err = hs.late(ctx)
+	case hs.verifier.Err != nil:
 		hs.keyFailure(out, &fix)
 	case hs.noCommonKey(err):
-		changed := &changedKeyError{want: hs.verifier.record.keys}
+		changed := &hostkeys.ChangedError{Want: hs.verifier.Recorded()}
 		out.Kind, out.Err, out.Hint = KindChangedKey, changed, changedHint(hs.settings, changed)
 	case ctx.Err() != nil:
-		out.Kind, out.Err, out.Hint = hs.late(ctx)
-	case hs.auth.reached:
-		denied := hs.auth.failure(hs.settings.user, err)
-		fix.open = hs.auth.toOpen()
-		out.Kind, out.Err, out.Hint = KindAuth, denied, denied.hint(hs.settings)
+		out.Kind, out.Hint, out.Err = hs.late(ctx)
+	case hs.keys.Reached():
+		denied := hs.keys.Denied(hs.settings.User, err)
+		fix.open = hs.keys.ToOpen()
+		out.Kind, out.Err, out.Hint = KindAuth, denied, denied.Hint(sshName(hs.settings))
 	default:
 		hs.broken(out, &fix, err)
 	}
@@ -179,14 +184,14 @@ func (hs *handshake) failure(ctx context.Context, err error) (*ConnectError, rem
 
 func (hs *handshake) keyFailure(out *ConnectError, fix *remedy) {
 	s := hs.settings
-	out.Err = hs.verifier.err
-	var unknown *unknownKeyError
-	var changed *changedKeyError
+	out.Err = hs.verifier.Err
+	var unknown *hostkeys.UnknownError
+	var changed *hostkeys.ChangedError
 	var revoked *knownhosts.RevokedError
 	switch {
 	case errors.As(out.Err, &unknown):
-		fix.trust = unknown.key
-		out.Kind, out.Hint = KindUnknownKey, unknownHint(s, unknown.key, hs.direct)
+		fix.trust = unknown.Key
+		out.Kind, out.Hint = KindUnknownKey, unknownHint(s, unknown.Key, hs.direct)
 	case errors.As(out.Err, &changed):
 		out.Kind, out.Hint = KindChangedKey, changedHint(s, changed)
 	case errors.As(out.Err, &revoked):
@@ -201,30 +206,29 @@ func (hs *handshake) keyFailure(out *ConnectError, fix *remedy) {
 // noCommonKey: the host has no key of the recorded types any more.
 func (hs *handshake) noCommonKey(err error) bool {
 	var negotiation *ssh.AlgorithmNegotiationError
-	return errors.As(err, &negotiation) && strings.Contains(negotiation.What, "host key") && len(hs.verifier.record.keys) > 0
+	return errors.As(err, &negotiation) && strings.Contains(negotiation.What, "host key") && len(hs.verifier.Recorded()) > 0
 }
 
 // late explains an attempt that ran out of time.
-func (hs *handshake) late(ctx context.Context) (Kind, error, string) {
-	if !errors.Is(context.Cause(ctx), errTooSlow) {
-		return KindCanceled, context.Cause(ctx), ""
-	}
+func (hs *handshake) late(ctx context.Context) (kind Kind, hint string, err error) {
 	s := hs.settings
-	if s.proxyCommand != "" {
-		return KindTimeout, fmt.Errorf("no login at %s within %s through the ProxyCommand%s", s.address(), s.timeout, said(hs.conn.complaint())), ""
+	switch {
+	case !errors.Is(context.Cause(ctx), errTooSlow):
+		return KindCanceled, "", context.Cause(ctx)
+	case s.ProxyCommand != "":
+		return KindTimeout, "", fmt.Errorf("no login at %s within %s through the ProxyCommand%s", s.Address(), s.Timeout, said(hs.conn.Complaint()))
+	case hs.conn.Silent():
+		return KindTimeout, "is that an ssh server, and is the host overloaded?",
+			fmt.Errorf("%s accepted the connection and said nothing for %s", s.Address(), s.Timeout)
 	}
-	if hs.conn.silent() {
-		return KindTimeout, fmt.Errorf("%s accepted the connection and said nothing for %s", s.address(), s.timeout),
-			"is that an ssh server, and is the host overloaded?"
-	}
-	return KindTimeout, fmt.Errorf("login at %s was not done within %s", s.address(), s.timeout),
-		"a slow name service or home directory there? ConnectTimeout in ~/.ssh/config gives it more time"
+	return KindTimeout, "a slow name service or home directory there? ConnectTimeout in ~/.ssh/config gives it more time",
+		fmt.Errorf("login at %s was not done within %s", s.Address(), s.Timeout)
 }
 
 // broken explains a server that hung up, or that is none.
 func (hs *handshake) broken(out *ConnectError, fix *remedy, err error) {
-	greeting, address := hs.conn.greeting(), hs.settings.address()
-	switch complaint := hs.conn.complaint(); {
+	greeting, address := hs.conn.Greeting(), hs.settings.Address()
+	switch complaint := hs.conn.Complaint(); {
 	case strings.HasPrefix(greeting, "SSH-"):
 		out.Err = fmt.Errorf("handshake with %s: %s", address, strings.TrimPrefix(err.Error(), "ssh: handshake failed: "))
 	case complaint != "":

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/muster-dev/muster/launcher/remote/sshconfig"
+	"github.com/muster-dev/muster/launcher/remote/wire"
 )
 
 // sshHost is a host connected to by ssh. It owns the goroutines that serve the
@@ -18,7 +21,7 @@ import (
 type sshHost struct {
 	name     string
 	conn     ssh.Conn
-	wire     *watchedConn
+	wire     *wire.Conn
 	programs Programs
 	progress Progress
 	bound    time.Duration // of silence in a start
@@ -37,9 +40,9 @@ var _ Host = (*sshHost)(nil)
 var errClosed = errors.New("closed by muster")
 
 // serve takes over a logged-in connection.
-func (d *Dialer) serve(s *settings, wire *watchedConn, in session, via *hop) *sshHost {
+func (d *Dialer) serve(s *sshconfig.Settings, on *wire.Conn, in session, via *hop) *sshHost {
 	h := &sshHost{
-		name: s.name, conn: in.conn, wire: wire, hop: via, gone: make(chan struct{}),
+		name: s.Name(), conn: in.conn, wire: on, hop: via, gone: make(chan struct{}),
 		programs: d.Programs, progress: d.Progress, bound: d.StartTimeout,
 	}
 	if h.bound == 0 {
@@ -50,7 +53,7 @@ func (d *Dialer) serve(s *settings, wire *watchedConn, in session, via *hop) *ss
 	h.work.start(h.await)
 	h.work.start(func() { refuse(in.channels) })
 	h.work.start(func() { h.answer(in.requests) })
-	h.work.start(func() { h.keepAlive(s.alive, s.aliveCount, ask) })
+	h.work.start(func() { h.keepAlive(s.Alive, s.AliveCount, ask) })
 	h.work.start(func() { h.probe(ask) })
 	return h
 }
@@ -66,10 +69,30 @@ func (h *sshHost) Close() error { return h.closing() }
 
 func (h *sshHost) end() error {
 	h.because(errClosed)
+	defer h.hop.release()
+	if h.hop == nil {
+		return h.hangUp()
+	}
+	done := make(chan error, 1)
+	if !h.hop.host.work.start(func() { done <- h.hangUp() }) {
+		return h.hangUp() // the jump host's connection is gone, and so is this one
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(hopGrace):
+		return nil
+	}
+}
+
+// hopGrace is how long a jump host has to answer that a connection through it is
+// closed. What waits longer ends with the jump host's own connection.
+const hopGrace = 2 * time.Second
+
+func (h *sshHost) hangUp() error {
 	err := h.conn.Close()
 	h.work.end()
-	h.hop.release()
-	if errors.Is(err, net.ErrClosed) {
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) {
 		return nil // the other side was first
 	}
 	return err
@@ -116,7 +139,7 @@ func refuse(channels <-chan ssh.NewChannel) {
 func (h *sshHost) answer(requests <-chan *ssh.Request) {
 	for r := range requests {
 		r.Reply(false, nil)
-		if !acksAtOnce && !r.WantReply {
+		if !wire.AcksAtOnce && !r.WantReply {
 			h.conn.SendRequest(keepAliveRequest, false, nil)
 		}
 	}
@@ -136,12 +159,12 @@ func (h *sshHost) keepAlive(interval time.Duration, count int, ask chan<- struct
 			return
 		case <-ticker.C:
 		}
-		if h.wire.quiet() < interval {
+		if h.wire.Quiet() < interval {
 			unanswered = 0
 			continue
 		}
 		if unanswered++; unanswered > count {
-			h.because(fmt.Errorf("no sign of life for %s: network down, or host dead or suspended", h.wire.quiet().Round(time.Second/10)))
+			h.because(fmt.Errorf("no sign of life for %s: network down, or host dead or suspended", h.wire.Quiet().Round(time.Second/10)))
 			h.conn.Close()
 			return
 		}
@@ -192,39 +215,21 @@ func (h *sshHost) explain(err error) error {
 	if err == nil || errors.As(err, &refused) {
 		return err
 	}
-	return h.lostError()
+	select {
+	case <-h.gone:
+		return h.lostError()
+	case <-time.After(lossGrace):
+		return err
+	}
 }
+
+// lossGrace is how long it may take from the first symptom of a lost connection
+// until the loss is known.
+const lossGrace = time.Second
 
 func discard(o opened) {
 	if o.err == nil {
 		o.channel.Close()
 		ssh.DiscardRequests(o.requests)
 	}
-}
-
-// crew is a set of goroutines that can be closed and awaited while others still
-// try to add to it.
-type crew struct {
-	mu     sync.Mutex
-	closed bool
-	work   sync.WaitGroup
-}
-
-// start runs work in a goroutine; false: the crew is closed and it does not run.
-func (c *crew) start(work func()) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return false
-	}
-	c.work.Go(work)
-	return true
-}
-
-// end closes the crew and waits for the goroutines.
-func (c *crew) end() {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	c.work.Wait()
 }

@@ -8,15 +8,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/muster-dev/muster/launcher/remote/sshconfig"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/muster-dev/muster/launcher/remote/hostkeys"
+	"github.com/muster-dev/muster/launcher/remote/sshconfig"
+	"github.com/muster-dev/muster/launcher/remote/userkeys"
 )
 
-const (
-	defaultTimeout   = 20 * time.Second
-	defaultKeepAlive = 15 * time.Second
-	defaultLimit     = 64
-)
+const defaultLimit = 64
 
 // Dialer connects to hosts by ssh, as the user's ssh configuration says. The
 // zero value works; one Dialer serves all hosts of a launch, because what the
@@ -53,14 +52,14 @@ type Dialer struct {
 
 	asking   questions
 	noticing sync.Mutex
-	registry registry
-	keys     keyring
+	hosts    hostkeys.Registry
+	keys     userkeys.Ring
 	hops     hops
 }
 
 func (d *Dialer) loadConfig() (*sshconfig.Config, error) {
 	d.configOnce.Do(func() {
-		home, files := homeDir(), d.ConfigFiles
+		home, files := sshconfig.HomeDir(), d.ConfigFiles
 		if files == nil {
 			files = []string{filepath.Join(home, ".ssh", "config"), "/etc/ssh/ssh_config"}
 		}
@@ -147,7 +146,7 @@ func (d *Dialer) connect(ctx context.Context, r *route) (*sshHost, error) {
 // apply does what can be done about a failed attempt: have the user trust the
 // key, or give the passphrase, or leave a busy server alone a while. It reports
 // whether another attempt is worth it, and what went wrong in asking.
-func (d *Dialer) apply(ctx context.Context, s *settings, fix remedy, n int) (bool, error) {
+func (d *Dialer) apply(ctx context.Context, s *sshconfig.Settings, fix remedy, n int) (bool, error) {
 	if ctx.Err() != nil {
 		return false, nil
 	}
@@ -155,7 +154,7 @@ func (d *Dialer) apply(ctx context.Context, s *settings, fix remedy, n int) (boo
 	case fix.trust != nil:
 		return d.accept(ctx, s, fix.trust)
 	case fix.open != nil:
-		err := fix.open.unlock(func(question string) (string, error) { return d.secret(ctx, question) })
+		err := fix.open.Unlock(func(question string) (string, error) { return d.secret(ctx, question) })
 		return err == nil, err
 	case fix.dropped && n <= maxDrops:
 		return pause(ctx, n), nil

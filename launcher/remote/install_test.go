@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 )
 
@@ -129,7 +131,7 @@ func TestUnsupportedPlatform(t *testing.T) {
 	s, c := pair(t)
 	d := c.dialer()
 	d.Programs = elsewhere{testPrograms()}
-	startFails(t, connect(t, d, s.target()), agentLaunch(), KindPlatform, "127.0.0.1 is "+ownMachine, "carries linux/riscv64")
+	startFails(t, connect(t, d, s.target()), agentLaunch(), KindPlatform, "127.0.0.1 is "+ownMachine(t), "carries linux/riscv64")
 }
 
 // elsewhere carries programs for a machine that is not here.
@@ -220,15 +222,21 @@ func TestHalfProgramsAreReplaced(t *testing.T) {
 	}
 }
 
-// stuck breaks off in the middle of an upload.
-type stuck struct {
-	fakePrograms
+// breaker closes the connection in the middle of an upload.
+type breaker struct {
+	once sync.Once
 	host chan Host
+	done chan struct{}
 }
 
-func (p stuck) Upload(_, _ string, done, total int64) {
+func (p *breaker) Upload(_, _ string, done, total int64) {
 	if done < total {
-		go (<-p.host).Close()
+		p.once.Do(func() {
+			go func() {
+				defer close(p.done)
+				(<-p.host).Close()
+			}()
+		})
 	}
 }
 
@@ -236,12 +244,12 @@ func TestBrokenUploadLeavesNothing(t *testing.T) {
 	s, c := pair(t)
 	d := c.dialer()
 	d.Programs = bigPrograms(16 << 20)
-	breaker := stuck{host: make(chan Host, 1)}
-	d.Progress = breaker
+	p := &breaker{host: make(chan Host, 1), done: make(chan struct{})}
+	d.Progress = p
 	h := connect(t, d, s.target())
-	breaker.host <- h
+	p.host <- h
 	startFails(t, h, agentLaunch(), KindLost)
-	h.Close()
+	<-p.done
 	waitFor(t, "the host to clean up", func() bool {
 		entries, err := os.ReadDir(filepath.Join(s.cache, "muster/bin"))
 		return err == nil && len(entries) == 0
@@ -261,4 +269,25 @@ func waitFor(t *testing.T, what string, done func() bool) {
 			t.Fatalf("waited in vain for %s", what)
 		}
 	}
+}
+
+// A program of several MB that stands in travels whole and gets its first argument.
+func TestStandInIsInstalled(t *testing.T) {
+	s, c := pair(t)
+	d := c.dialer()
+	var err error
+	d.Programs, err = NewCarried(fstest.MapFS{})
+	must(t, err)
+	p := begin(t, connect(t, d, s.target()), Launch{Program: "muster-agent", Also: []string{"muster"}, Args: []string{"{muster}", "x"}})
+	if got := output(t, p); got != fmt.Sprintf("%q", []string{"agent", s.cache + "/muster/bin/muster-" + hashOf(t, d.Programs), "x"}) {
+		t.Fatalf("arguments %s", got)
+	}
+	noLeftovers(t, s.cache, 2)
+}
+
+func hashOf(t *testing.T, programs Programs) string {
+	t.Helper()
+	b, err := programs.Find("muster", runtime.GOOS, runtime.GOARCH)
+	must(t, err)
+	return b.Hash
 }

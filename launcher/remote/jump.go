@@ -9,6 +9,9 @@ import (
 	"sync"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/muster-dev/muster/launcher/remote/sshconfig"
+	"github.com/muster-dev/muster/launcher/remote/wire"
 )
 
 // maxJumps bounds a chain of jump hosts, so that two that name each other end in
@@ -20,7 +23,7 @@ const maxJumps = 8
 // wait for each other.
 type route struct {
 	target   Target
-	settings *settings
+	settings *sshconfig.Settings
 	via      *route // a jump host that was asked for; nil: as the configuration says
 	jump     *route // the jump host to take; nil: none
 }
@@ -50,8 +53,8 @@ func (r *route) findJump() {
 		r.jump = r.via
 		return
 	}
-	for _, target := range r.settings.jumps {
-		r.jump = &route{target: target, via: r.jump}
+	for _, hop := range r.settings.Jumps {
+		r.jump = &route{target: Target{Name: hop.Host, User: hop.User, Port: hop.Port}, via: r.jump}
 	}
 }
 
@@ -157,14 +160,14 @@ func (h *hop) release() {
 }
 
 // dial connects from the jump host to an address.
-func (h *hop) dial(ctx context.Context, s *settings) (net.Conn, error) {
-	conn, err := h.host.dialTCP(ctx, s.host, s.port)
+func (h *hop) dial(ctx context.Context, s *sshconfig.Settings) (net.Conn, error) {
+	conn, err := h.host.dialTCP(ctx, s.Host, s.Port)
 	var refused *ssh.OpenChannelError
 	if !errors.As(err, &refused) {
 		return conn, err
 	}
-	out := &ConnectError{Host: s.name, Hop: h.host.name, Kind: KindProxy}
-	out.Err = fmt.Errorf("cannot reach %s from there: %s", s.address(), refused.Message)
+	out := &ConnectError{Host: s.Name(), Hop: h.host.name, Kind: KindProxy}
+	out.Err = fmt.Errorf("cannot reach %s from there: %s", s.Address(), refused.Message)
 	text := strings.ToLower(refused.Message)
 	switch {
 	case refused.Reason == ssh.Prohibited:
@@ -201,12 +204,12 @@ func canceled(err error) bool {
 }
 
 // transport opens the connection that carries ssh.
-func transport(ctx context.Context, s *settings, via *hop) (net.Conn, error) {
+func transport(ctx context.Context, s *sshconfig.Settings, via *hop) (net.Conn, error) {
 	switch {
 	case via != nil:
 		return via.dial(ctx, s)
-	case s.proxyCommand != "":
-		return dialCommand(s.proxyCommand)
+	case s.ProxyCommand != "":
+		return wire.DialCommand(s.ProxyCommand)
 	}
 	return dialTCP(ctx, s)
 }

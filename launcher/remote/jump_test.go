@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -162,4 +163,39 @@ func TestProxyCommand(t *testing.T) {
 	d := c.dialer()
 	d.Timeout = 300 * time.Millisecond
 	connectFails(t, d, Target{Name: "gpu01"}, KindTimeout, "through the ProxyCommand")
+}
+
+// A jump host that has fallen silent holds nobody up for long.
+func TestCloseThroughADeadJumpHost(t *testing.T) {
+	bastion, _, c := farm(t)
+	d := c.dialer()
+	h := connect(t, d, Target{Name: "gpu01"})
+	for _, pid := range children(t, bastion.cmd.Process.Pid) {
+		must(t, syscall.Kill(pid, syscall.SIGSTOP))
+		t.Cleanup(func() { syscall.Kill(pid, syscall.SIGCONT) })
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- h.Close() }()
+	select {
+	case err := <-closed:
+		must(t, err)
+	case <-time.After(20 * time.Second):
+		t.Fatal("Close hangs")
+	}
+	if len(d.hops.open) != 0 {
+		t.Fatal("the jump host's connection is left open")
+	}
+}
+
+// A lost jump host is connected to anew.
+func TestJumpHostIsLost(t *testing.T) {
+	bastion, _, c := farm(t)
+	d := c.dialer()
+	h := connect(t, d, Target{Name: "gpu01"})
+	for _, pid := range children(t, bastion.cmd.Process.Pid) {
+		must(t, syscall.Kill(pid, syscall.SIGKILL))
+	}
+	waitFor(t, "the loss to be seen", h.(*sshHost).isLost)
+	connect(t, d, Target{Name: "gpu01"})
+	must(t, h.Close())
 }

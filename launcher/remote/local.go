@@ -8,10 +8,13 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/muster-dev/muster/launcher/remote/bootstrap"
+	"github.com/muster-dev/muster/launcher/remote/sshconfig"
+	"github.com/muster-dev/muster/launcher/remote/wire"
 )
 
 // Local is this machine. Its programs are run where they stand.
@@ -80,12 +83,12 @@ func (l *Local) start(ctx context.Context, launch Launch) (*Process, error) {
 	if !l.keep(p) {
 		return nil, errors.Join(errClosed, p.close())
 	}
-	return &Process{Stdin: p.in, Stdout: p.out, Wait: sync.OnceValue(p.wait), Stderr: p.stderr.text, Close: p.close}, nil
+	return &Process{Stdin: p.in, Stdout: p.out, Wait: sync.OnceValue(p.wait), Stderr: p.stderr.Text, Close: p.close}, nil
 }
 
 // startFolder is the home directory, or the root where there is none.
 func startFolder() string {
-	home := homeDir()
+	home := sshconfig.HomeDir()
 	if info, err := os.Stat(home); err != nil || !info.IsDir() {
 		return "/"
 	}
@@ -107,7 +110,7 @@ func (l *Local) commandLine(launch Launch) ([]string, error) {
 		return nil, fmt.Errorf("there is no program %s here", launch.Program)
 	}
 	for _, arg := range launch.Args {
-		name, isPlace := placeholder(arg)
+		name, isPlace := bootstrap.Placeholder(arg)
 		command := l.commands[name]
 		if isPlace && len(command) == 0 {
 			return nil, fmt.Errorf("argument %s names a program that is not here", arg)
@@ -118,13 +121,6 @@ func (l *Local) commandLine(launch Launch) ([]string, error) {
 		argv = append(argv, arg)
 	}
 	return argv, nil
-}
-
-// placeholder reads an argument of the form {NAME}.
-func placeholder(arg string) (name string, ok bool) {
-	name, opened := strings.CutPrefix(arg, "{")
-	name, closed := strings.CutSuffix(name, "}")
-	return name, opened && closed && plain(name)
 }
 
 // DialUnix connects to a unix socket of this machine.
@@ -149,7 +145,7 @@ func (l *Local) Close() error {
 type localProcess struct {
 	cmd          *exec.Cmd
 	in, out, err *os.File
-	stderr       tail
+	stderr       wire.Tail
 	drained      chan struct{}
 }
 

@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/muster-dev/muster/launcher/remote/wire"
 )
 
 // channelProcess is a program at the other end of a session channel.
 type channelProcess struct {
 	host    *sshHost
 	channel ssh.Channel
-	stderr  tail
+	stderr  wire.Tail
 
 	ended   chan struct{} // closed when it is known how the program ended
 	result  error         // valid once ended
@@ -134,7 +136,7 @@ func (p *channelProcess) handOver(rest io.Reader) *Process {
 		Stdin:  &channelInput{channel: p.channel},
 		Stdout: rest,
 		Wait:   p.wait,
-		Stderr: p.stderr.text,
+		Stderr: p.stderr.Text,
 		Close:  p.close,
 	}
 }

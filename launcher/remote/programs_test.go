@@ -10,7 +10,8 @@ import (
 	"io"
 	"net"
 	"os"
-	"runtime"
+	"os/exec"
+	"strings"
 	"testing"
 )
 
@@ -90,4 +91,10 @@ func testPrograms() fakePrograms {
 	return fakePrograms{"muster-agent": fmt.Sprintf(agentScript, exe), "muster": "#!/bin/sh\necho muster\n"}
 }
 
-var ownMachine = machines["linux/"+runtime.GOARCH][0]
+// ownMachine is what the kernel calls this machine.
+func ownMachine(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("uname", "-sm").Output()
+	must(t, err)
+	return strings.TrimSpace(string(out))
+}

@@ -10,7 +10,10 @@ package remote
 import (
 	"context"
 	"io"
+	"io/fs"
 	"net"
+
+	"github.com/muster-dev/muster/launcher/remote/programs"
 )
 
 // Target is where to connect.
@@ -65,23 +68,13 @@ type Process struct {
 }
 
 // Binary is one of muster's programs for one platform.
-type Binary struct {
-	Hash string // of the content, in hex; names the file on the host
-	Size int64  // uncompressed, in bytes
-	// Args precede the arguments of every launch: {"agent"} where muster itself
-	// stands in for muster-agent.
-	Args []string
-	// Gzip opens the gzip-compressed content and tells its compressed size.
-	Gzip func() (io.ReadCloser, int64, error)
-}
+type Binary = programs.Binary
 
-// Programs finds muster's programs by name and platform, such as "muster-agent",
-// "linux", "amd64". Platforms lists what is carried. Calls come from several
-// goroutines.
-type Programs interface {
-	Find(program, goos, goarch string) (Binary, error)
-	Platforms(program string) [][2]string
-}
+// Programs finds muster's programs by name and platform.
+type Programs = programs.Programs
+
+// NewCarried are the programs inside the launcher; see programs.Carried.
+func NewCarried(files fs.FS) (Programs, error) { return programs.NewCarried(files) }
 
 // Progress is told about uploads. Calls come from several goroutines.
 type Progress interface {
@@ -92,8 +85,9 @@ type Progress interface {
 // Prompter asks the user. It is nil where there is no terminal. Calls come one
 // at a time.
 type Prompter interface {
-	// Secret asks for a passphrase without echo.
+	// Secret asks for a passphrase without echo. The question ends in a colon.
 	Secret(question string) (string, error)
-	// Confirm asks a yes/no question that only a typed "yes" accepts.
+	// Confirm asks a question that only a typed "yes" accepts. It ends in a question
+	// mark; that the answer is yes or no is for the Prompter to say.
 	Confirm(question string) (bool, error)
 }

@@ -1,16 +1,18 @@
 package remote
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/muster-dev/muster/launcher/remote/bootstrap"
 )
 
 const defaultStartTimeout = 60 * time.Second
@@ -18,9 +20,9 @@ const defaultStartTimeout = 60 * time.Second
 // start is one program on its way to run.
 type start struct {
 	host    *sshHost
-	script  *script
+	script  *bootstrap.Script
 	channel *channelProcess
-	lines   *frames
+	lines   *bootstrap.Lines
 	silence *time.Timer // ends ctx when the host keeps silent
 	sending int64       // size of the program that was sent last
 }
@@ -45,6 +47,17 @@ func (h *sshHost) Start(ctx context.Context, launch Launch) (*Process, error) {
 	return nil, out
 }
 
+// programNames are the programs of a launch; the one to start is the first.
+func programNames(launch Launch) []string {
+	names := []string{launch.Program}
+	for _, also := range launch.Also {
+		if !slices.Contains(names, also) {
+			names = append(names, also)
+		}
+	}
+	return names
+}
+
 // startFailure is a reason that the host gave, or that was found before asking.
 type startFailure struct {
 	kind Kind
@@ -60,7 +73,7 @@ func (h *sshHost) start(ctx context.Context, launch Launch) (*Process, error) {
 	if h.programs == nil {
 		return nil, &startFailure{kind: KindProgram, text: "no programs are carried"}
 	}
-	script, err := newScript(strings.ToLower(rand.Text()), launch, h.programs)
+	script, err := bootstrap.New(strings.ToLower(rand.Text()), programNames(launch), launch.Args, h.programs)
 	if err != nil {
 		return nil, &startFailure{kind: KindProgram, text: err.Error()}
 	}
@@ -86,7 +99,7 @@ func (s *start) open(ctx context.Context) error {
 		return err
 	}
 	s.channel = s.host.process(channel, requests)
-	s.lines = newFrames(channel, s.script.word)
+	s.lines = bootstrap.NewLines(channel, s.script.Word)
 	return nil
 }
 
@@ -108,17 +121,17 @@ func (s *start) follow(ctx context.Context) (*Process, error) {
 		s.channel.channel.Close()
 		return nil, err
 	}
-	s.host.wire.eager.Store(false)
-	return s.channel.handOver(s.lines.in), nil
+	s.host.wire.Relax()
+	return s.channel.handOver(s.lines.Rest()), nil
 }
 
 // serve answers the lines of the text. It returns at the line before the program.
 func (s *start) serve(ctx context.Context) error {
-	if err := s.channel.exec("exec /bin/sh -c '" + s.script.text + "'"); err != nil {
+	if err := s.channel.exec("exec /bin/sh -c '" + s.script.Text + "'"); err != nil {
 		return err
 	}
 	for {
-		verb, rest, err := s.lines.next()
+		verb, rest, err := s.lines.Next()
 		if err != nil {
 			return s.ended(err)
 		}
@@ -164,10 +177,10 @@ func (s *start) explainSilence(cause error) error {
 // said quotes what the host printed so far, for an error.
 func (s *start) said() string {
 	out := ""
-	if junk := strings.TrimSpace(s.lines.junk.text()); junk != "" {
+	if junk := strings.TrimSpace(s.lines.Junk()); junk != "" {
 		out += fmt.Sprintf("; it printed: %q", clip(junk))
 	}
-	if text := strings.TrimSpace(s.channel.stderr.text()); text != "" {
+	if text := strings.TrimSpace(s.channel.stderr.Text()); text != "" {
 		out += fmt.Sprintf("; on standard error: %q", clip(text))
 	}
 	return out
@@ -180,44 +193,4 @@ func clip(text string) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:most], "") + "..."
-}
-
-// frames finds the launcher's lines in what a host prints.
-type frames struct {
-	in   *bufio.Reader
-	word string
-	junk head // what stood before and between them
-}
-
-// lineSize bounds a line; longer ones are not the launcher's.
-const lineSize = 64 << 10
-
-func newFrames(r io.Reader, word string) *frames {
-	return &frames{in: bufio.NewReaderSize(r, lineSize), word: word + " "}
-}
-
-// next returns the verb of the next line and what follows it. The line may
-// follow other text that had no line end.
-func (f *frames) next() (verb, rest string, err error) {
-	for {
-		line, err := f.in.ReadSlice('\n')
-		before, after, found := strings.Cut(string(line), f.word)
-		f.junk.add(before)
-		if found && err == nil {
-			verb, rest, _ = strings.Cut(strings.TrimRight(after, "\r\n"), " ")
-			return verb, rest, nil
-		}
-		if err != nil && err != bufio.ErrBufferFull {
-			return "", "", err
-		}
-	}
-}
-
-// head keeps the beginning of a text; it is read and written by two goroutines.
-type head struct{ tail }
-
-func (h *head) add(text string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.kept = append(h.kept, text[:min(len(text), max(0, tailSize-len(h.kept)))]...)
 }

@@ -1,9 +1,7 @@
 package remote
 
 import (
-	"compress/gzip"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -14,7 +12,7 @@ import (
 // upload sends a program that the host lacks; request is "FILE KIND".
 func (s *start) upload(ctx context.Context, request string) error {
 	file, kind, _ := strings.Cut(request, " ")
-	binary, ok := s.script.binaries[file]
+	binary, ok := s.script.Binaries[file]
 	if !ok {
 		return &startFailure{kind: KindShell, text: fmt.Sprintf("the host asks for %q, which it was not told of", clip(file))}
 	}
@@ -57,18 +55,11 @@ func (s *start) send(ctx context.Context, content io.Reader, program string, siz
 
 // content opens a program as the host can take it.
 func content(b Binary, raw bool) (io.ReadCloser, int64, error) {
-	packed, size, err := b.Gzip()
-	if err != nil || !raw {
-		return packed, size, err
+	if !raw {
+		return b.Gzip()
 	}
-	unpacked, err := gzip.NewReader(packed)
-	if err != nil {
-		return nil, 0, errors.Join(err, packed.Close())
-	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{unpacked, packed}, b.Size, nil
+	unpacked, err := b.Unpacked()
+	return unpacked, b.Size, err
 }
 
 // failed explains a line "failed"; text is "WHY TEXT".
@@ -79,7 +70,7 @@ func (s *start) failed(text string) error {
 	case "platform":
 		return &startFailure{
 			kind: KindPlatform,
-			text: fmt.Sprintf("%s is %s; this muster carries %s", s.host.name, rest, strings.Join(s.script.platform, ", ")),
+			text: fmt.Sprintf("%s is %s; this muster carries %s", s.host.name, rest, strings.Join(s.script.Platforms, ", ")),
 		}
 	case "noexec":
 		return &startFailure{KindNoExec, rest + " is on a file system that runs no programs (mounted noexec)", cacheHint}

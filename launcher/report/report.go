@@ -68,7 +68,7 @@ type Cause struct {
 	Evidence []string           `json:"evidence"`
 	Numbers  map[string]float64 `json:"numbers"`
 	Log      string             `json:"log,omitempty"`
-	Tail     []byte             `json:"tail,omitempty"` // the last lines of its output
+	Tail     string             `json:"tail,omitempty"` // the last lines of its output; bytes that are no UTF-8 replaced
 }
 
 // Attempt is one start of all workers.

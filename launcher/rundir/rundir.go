@@ -44,35 +44,3 @@ func MakeState(run, hostID string) (string, error) {
 	}
 	return dir, nil
 }
-
-// maxSocketPath is what sun_path holds on Linux, less the final zero (unix(7)).
-const maxSocketPath = 107
-
-// MakeSockets makes a new folder for sockets and what must not reach a shared home.
-// XDG_RUNTIME_DIR is only used where it outlives the login: systemd removes it when
-// the user's last session ends, unless the user lingers.
-func MakeSockets() (string, error) {
-	bases := []string{os.TempDir(), "/tmp"}
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" && lingers() {
-		bases = append([]string{dir}, bases...)
-	}
-	var lastErr error
-	for _, base := range bases {
-		dir, err := os.MkdirTemp(base, "muster-")
-		if err != nil {
-			lastErr = err
-			continue
-		}
-		if len(dir)+len("/control.sock") <= maxSocketPath {
-			return dir, nil
-		}
-		lastErr = fmt.Errorf("%s is too long a path for a socket", dir)
-		os.Remove(dir)
-	}
-	return "", fmt.Errorf("make socket folder: %w", lastErr)
-}
-
-func lingers() bool {
-	_, err := os.Stat(filepath.Join("/var/lib/systemd/linger", os.Getenv("USER")))
-	return err == nil && os.Getenv("USER") != ""
-}

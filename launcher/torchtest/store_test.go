@@ -28,9 +28,13 @@ var seenLine = regexp.MustCompile(`(?m):(\d+)\| seen (.*)$`)
 // The port is held for rank 0, bound, until it listens there, by either of PyTorch's
 // servers.
 func TestRankZeroHostsTheStoreOnThePortThatWasHeldForIt(t *testing.T) {
-	for libuv, value := range map[bool]string{true: "1", false: "0"} {
-		t.Run("USE_LIBUV="+value, func(t *testing.T) {
-			c := runScript(t, "meet.py", 2, fmt.Sprintf("env = { USE_LIBUV = %q }", value)).exits(0)
+	for _, libuv := range []bool{true, false} {
+		t.Run(fmt.Sprintf("libuv=%v", libuv), func(t *testing.T) {
+			more := "" // libuv is PyTorch's default
+			if !libuv {
+				more = "env = { USE_LIBUV = 0 }"
+			}
+			c := runScript(t, "meet.py", 2, more).exits(0)
 			lines := seenLine.FindAllStringSubmatch(c.stdout.String(), -1)
 			if len(lines) != 2 {
 				t.Fatalf("%d ranks have met\n%s", len(lines), c.all())
@@ -54,7 +58,7 @@ func TestRankZeroHostsTheStoreOnThePortThatWasHeldForIt(t *testing.T) {
 }
 
 // runScript starts a script of testdata on this machine, with more in its job. What the
-// run leaves lies in the test's folder: see stateOf.
+// run leaves lies in the job file's folder.
 func runScript(t *testing.T, script string, ranks int, more string) *command {
 	t.Helper()
 	needPrograms(t)

@@ -25,7 +25,7 @@ func failureScreen(st *stream, r *report.Report) []byte {
 	for _, line := range c.Evidence {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
-	if tail := lastOf(c.Tail, tailLines); len(tail) > 0 {
+	if tail := lastOf([]byte(c.Tail), tailLines); len(tail) > 0 {
 		fmt.Fprintf(&b, "  its last lines:\n%s", indent(tail, "    "))
 	}
 	if c.Log != "" {
@@ -80,10 +80,10 @@ func plural(n int, one, many string) string {
 
 func became(e report.End) string {
 	switch {
-	case e.StoppedByMuster != "":
-		return "stopped by muster (" + e.StoppedByMuster + ")"
 	case e.Error != "":
 		return e.Error
+	case e.StoppedByMuster != "":
+		return "stopped by muster (" + e.StoppedByMuster + ")"
 	case e.Signal != "":
 		return "killed by " + e.Signal + " afterwards"
 	case e.Exit != 0:

@@ -2,10 +2,12 @@ package sshconfig
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Query is a host as the user named it, with what takes precedence over the
@@ -16,6 +18,21 @@ type Query struct {
 	Port      int    // 0: as the files say
 	LocalUser string
 	Home      string
+}
+
+// check refuses names that a ProxyCommand or "Match exec" would hand to a shell
+// with a meaning of their own; ssh does so too.
+func (q Query) check() error {
+	odd := func(text string) bool {
+		return strings.HasPrefix(text, "-") || strings.ContainsAny(text, "'`\"$\\;&<>|(){} \t\r\n\x00")
+	}
+	if q.Host == "" || odd(q.Host) {
+		return fmt.Errorf("%q is not a host name", q.Host)
+	}
+	if odd(q.User) {
+		return fmt.Errorf("%q is not a user name", q.User)
+	}
+	return nil
 }
 
 // addresses are those of this machine's interfaces.
@@ -40,6 +57,9 @@ type evaluation struct {
 
 // Resolve answers what the files say of a host.
 func (c *Config) Resolve(ctx context.Context, q Query) (*Values, error) {
+	if err := q.check(); err != nil {
+		return nil, err
+	}
 	e := &evaluation{query: q, host: q.Host, values: &Values{set: map[string][]Value{}}}
 	if err := e.pass(ctx, c); err != nil {
 		return nil, err
@@ -121,7 +141,10 @@ func (e *evaluation) set(d directive) {
 
 // hostName is the name to connect to, as far as it is known.
 func (e *evaluation) hostName() string {
-	name := e.values.First("hostname", e.query.Host)
+	name := e.values.First("hostname", "")
+	if name == "" {
+		return e.query.Host
+	}
 	expanded, err := Expand(name, Tokens{'h': e.query.Host})
 	if err != nil {
 		return name

@@ -1,8 +1,11 @@
 // Package sshconfig reads OpenSSH's client configuration and answers what it
 // says of one host. It keeps ssh's rules: the first value wins, Include works
 // anywhere, Match blocks are honoured, "Match final" asks for a second pass.
-// It interprets no keyword beyond those that steer the reading, opens no
-// connection, and starts no goroutine; "Match exec" runs its command.
+// It opens no connection and starts no goroutine; "Match exec" runs its command.
+//
+// Of the keywords it interprets those that muster follows. Algorithms are muster's
+// own choice, CanonicalizeHostname is not done, and all that concerns sessions,
+// terminals and forwarding is of no interest.
 package sshconfig
 
 import (

@@ -1,4 +1,9 @@
-package remote
+// Package hostkeys says whether a host is the one that was met before: it reads
+// known_hosts files, judges the key that a host shows, and writes down those that
+// the user accepts. Matching is x/crypto/ssh/knownhosts'; this package adds what
+// that one lacks, above all which types of keys to ask a host for. It asks nobody
+// and starts no goroutine.
+package hostkeys
 
 import (
 	"bufio"
@@ -10,7 +15,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
@@ -131,59 +135,4 @@ func signs(keyType, algorithm string) bool {
 		return strings.HasPrefix(algorithm, "rsa-sha2-")
 	}
 	return keyType == algorithm
-}
-
-// registry keeps the known_hosts files that were read, for all hosts of a
-// dialer, and the keys that were accepted but could not be written down.
-type registry struct {
-	mu       sync.Mutex
-	loaded   map[string]*knownHosts // by names and state of the files
-	accepted map[string][]byte      // by lookup name
-}
-
-// load reads a list of files, unless they are as they were the last time.
-func (r *registry) load(files []string) (*knownHosts, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	id := fingerprint(files)
-	if k := r.loaded[id]; k != nil {
-		return k, nil
-	}
-	k, err := loadKnownHosts(files)
-	if err != nil {
-		return nil, err
-	}
-	if r.loaded == nil {
-		r.loaded = map[string]*knownHosts{}
-	}
-	r.loaded[id] = k
-	return k, nil
-}
-
-// fingerprint changes with the files.
-func fingerprint(files []string) string {
-	var b strings.Builder
-	for _, file := range files {
-		fmt.Fprintf(&b, "%q", file)
-		if info, err := os.Stat(file); err == nil {
-			fmt.Fprintf(&b, " %d %d", info.Size(), info.ModTime().UnixNano())
-		}
-	}
-	return b.String()
-}
-
-// accept remembers a key for the life of the dialer.
-func (r *registry) accept(lookup string, key ssh.PublicKey) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.accepted == nil {
-		r.accepted = map[string][]byte{}
-	}
-	r.accepted[lookup] = key.Marshal()
-}
-
-func (r *registry) isAccepted(lookup string, key ssh.PublicKey) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return bytes.Equal(r.accepted[lookup], key.Marshal())
 }

@@ -1,4 +1,8 @@
-package remote
+// Package userkeys logs in with the user's keys: files, those of an agent, and
+// certificates. It chooses as ssh does, opens an encrypted key at most once, and
+// can say what became of each key. It asks nobody and starts no goroutine; who is
+// to be asked for a passphrase is its caller's choice.
+package userkeys
 
 import (
 	"crypto/x509"
@@ -11,11 +15,13 @@ import (
 	"syscall"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/muster-dev/muster/launcher/remote/sshconfig"
 )
 
-// keyFile is a private key on disk, shared by all connections of a dialer so
+// File is a private key on disk, shared by all connections of a ring so
 // that it is read and decrypted once.
-type keyFile struct {
+type File struct {
 	path string
 	cert *ssh.Certificate // beside it; may be nil
 	pem  []byte           // of an encrypted key
@@ -24,6 +30,9 @@ type keyFile struct {
 	mu     sync.Mutex // guards state
 	state  keyState
 }
+
+// Name is the key's file as messages have it.
+func (k *File) Name() string { return sshconfig.Tilde(k.path) }
 
 // keyState is what is known of a key.
 type keyState struct {
@@ -35,10 +44,10 @@ type keyState struct {
 
 var errLocked = errors.New("the key is encrypted")
 
-// loadKeyFile reads a key and what stands beside it; what is wrong with it
+// loadFile reads a key and what stands beside it; what is wrong with it
 // becomes its reason.
-func loadKeyFile(path string) *keyFile {
-	k := &keyFile{path: path, state: keyState{public: readPublic(path + ".pub")}}
+func loadFile(path string) *File {
+	k := &File{path: path, state: keyState{public: readPublic(path + ".pub")}}
 	k.cert, _ = readPublic(path + "-cert.pub").(*ssh.Certificate)
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -53,7 +62,7 @@ func loadKeyFile(path string) *keyFile {
 	return k
 }
 
-func (k *keyFile) parse(text []byte) {
+func (k *File) parse(text []byte) {
 	signer, err := ssh.ParsePrivateKey(text)
 	var missing *ssh.PassphraseMissingError
 	switch {
@@ -71,7 +80,7 @@ func (k *keyFile) parse(text []byte) {
 
 // parsePublic takes a file that is a public key, which chooses among the keys of
 // an agent.
-func (k *keyFile) parsePublic(text []byte, err error) {
+func (k *File) parsePublic(text []byte, err error) {
 	public, _, _, _, publicErr := ssh.ParseAuthorizedKey(text)
 	switch {
 	case publicErr == nil:
@@ -126,14 +135,14 @@ func exposed(path string) string {
 func isPublic(path string) bool { return readPublic(path) != nil }
 
 // now is what is known of the key at this moment.
-func (k *keyFile) now() keyState {
+func (k *File) now() keyState {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.state
 }
 
 // change updates the state of a key that is still locked.
-func (k *keyFile) change(update func(*keyState)) {
+func (k *File) change(update func(*keyState)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.state.locked {
@@ -141,12 +150,12 @@ func (k *keyFile) change(update func(*keyState)) {
 	}
 }
 
-// unlock asks for the passphrase, three times at most, unless that was done.
-func (k *keyFile) unlock(ask func(question string) (string, error)) error {
+// Unlock asks for the passphrase, three times at most, unless that was done.
+func (k *File) Unlock(ask func(question string) (string, error)) error {
 	k.asking.Lock()
 	defer k.asking.Unlock()
 	for tries := 0; tries < 3 && k.now().locked; tries++ {
-		phrase, err := ask(fmt.Sprintf("Enter passphrase for key '%s': ", tilde(k.path)))
+		phrase, err := ask(fmt.Sprintf("Enter passphrase for key '%s':", k.Name()))
 		if err != nil {
 			return err
 		}
@@ -159,7 +168,7 @@ func (k *keyFile) unlock(ask func(question string) (string, error)) error {
 	return nil
 }
 
-func (k *keyFile) open(phrase string) {
+func (k *File) open(phrase string) {
 	signer, err := ssh.ParsePrivateKeyWithPassphrase(k.pem, []byte(phrase))
 	if errors.Is(err, x509.IncorrectPasswordError) {
 		return
@@ -172,24 +181,4 @@ func (k *keyFile) open(phrase string) {
 		}
 		s.signer, s.public = signer, signer.PublicKey()
 	})
-}
-
-// keyring holds the key files of a dialer.
-type keyring struct {
-	mu    sync.Mutex
-	files map[string]*keyFile
-}
-
-func (r *keyring) get(path string) *keyFile {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if k := r.files[path]; k != nil {
-		return k
-	}
-	if r.files == nil {
-		r.files = map[string]*keyFile{}
-	}
-	k := loadKeyFile(path)
-	r.files[path] = k
-	return k
 }

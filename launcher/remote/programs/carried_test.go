@@ -1,9 +1,8 @@
-package remote
+package programs
 
 import (
 	"bytes"
 	"compress/gzip"
-	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -11,6 +10,13 @@ import (
 	"testing"
 	"testing/fstest"
 )
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 func packed(t *testing.T, text string) []byte {
 	t.Helper()
@@ -88,25 +94,4 @@ func TestBrokenIndex(t *testing.T) {
 	if _, err := NewCarried(fstest.MapFS{"index.json": {Data: []byte("{")}}); err == nil {
 		t.Fatal("accepted")
 	}
-}
-
-// A program of several MB that stands in travels whole and gets its first argument.
-func TestStandInIsInstalled(t *testing.T) {
-	s, c := pair(t)
-	d := c.dialer()
-	var err error
-	d.Programs, err = NewCarried(fstest.MapFS{})
-	must(t, err)
-	p := begin(t, connect(t, d, s.target()), Launch{Program: "muster-agent", Also: []string{"muster"}, Args: []string{"{muster}", "x"}})
-	if got := output(t, p); got != fmt.Sprintf("%q", []string{"agent", s.cache + "/muster/bin/muster-" + hashOf(t, d.Programs), "x"}) {
-		t.Fatalf("arguments %s", got)
-	}
-	noLeftovers(t, s.cache, 2)
-}
-
-func hashOf(t *testing.T, programs Programs) string {
-	t.Helper()
-	b, err := programs.Find("muster", runtime.GOOS, runtime.GOARCH)
-	must(t, err)
-	return b.Hash
 }

@@ -1,100 +1,42 @@
-package remote
+package userkeys
 
 import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
+
+	"github.com/muster-dev/muster/launcher/remote/hostkeys"
+	"github.com/muster-dev/muster/launcher/remote/sshconfig"
 )
-
-// offer is a key that can be shown to a server. It notes what became of it. The
-// handshake asks for the public key first and signs only what the server takes,
-// so an encrypted key is opened only where it is of use.
-type offer struct {
-	public   ssh.PublicKey
-	label    string
-	agentKey ssh.Signer // held by the agent, or
-	file     *keyFile   // on disk
-	tried    bool
-	accepted bool
-	signErr  error
-}
-
-func (o *offer) PublicKey() ssh.PublicKey {
-	o.tried = true
-	return o.public
-}
-
-func (o *offer) Sign(random io.Reader, data []byte) (*ssh.Signature, error) {
-	return o.SignWithAlgorithm(random, data, "")
-}
-
-func (o *offer) SignWithAlgorithm(random io.Reader, data []byte, algorithm string) (*ssh.Signature, error) {
-	o.accepted = true
-	signature, err := o.sign(random, data, algorithm)
-	o.signErr = err
-	return signature, err
-}
-
-func (o *offer) sign(random io.Reader, data []byte, algorithm string) (*ssh.Signature, error) {
-	signer := o.agentKey
-	if o.file != nil {
-		state := o.file.now()
-		if state.locked {
-			return nil, errLocked
-		}
-		signer = state.signer
-	}
-	if signer == nil {
-		return nil, fmt.Errorf("%s cannot sign", o.label)
-	}
-	if able, ok := signer.(ssh.AlgorithmSigner); ok && algorithm != "" {
-		return able.SignWithAlgorithm(random, data, algorithm)
-	}
-	return signer.Sign(random, data)
-}
-
-// fate says in words what became of an offer that was tried.
-func (o *offer) fate() string {
-	switch {
-	case o.signErr == errLocked:
-		return o.label + " (accepted, but encrypted and there is no terminal to ask for its passphrase; add it to ssh-agent)"
-	case o.signErr != nil:
-		return fmt.Sprintf("%s (accepted, but signing failed: %v)", o.label, o.signErr)
-	case o.accepted:
-		return o.label + " (signature refused)"
-	}
-	return o.label + " (refused)"
-}
 
 // offers is what one connection has to show, in ssh's order: certificates, the
 // agent's keys that are configured, its other keys, keys on disk.
 type offers struct {
 	list   []*offer
-	opaque []*keyFile // encrypted, and their public half is not known
-	unfit  []string   // keys that cannot be used, with the reason
-	close  func()     // ends the connection to the agent
+	opaque []*File  // encrypted, and their public half is not known
+	unfit  []string // keys that cannot be used, with the reason
+	close  func()   // ends the connection to the agent
 }
 
 // collect gathers the offers of a connection.
-func (r *keyring) collect(ctx context.Context, s identitySettings) *offers {
+func (r *Ring) collect(ctx context.Context, s sshconfig.Identity) *offers {
 	o := &offers{close: func() {}}
-	held := o.openAgent(ctx, s.agent)
-	var files []*keyFile
-	for _, path := range s.files {
+	held := o.openAgent(ctx, s.Agent)
+	var files []*File
+	for _, path := range s.Files {
 		files = append(files, r.get(path))
 	}
-	agentKeys := chooseAgentKeys(held, files, s.only)
+	agentKeys := chooseAgentKeys(held, files, s.Only)
 	for _, k := range files {
-		o.addFile(k, held, s.explicit)
+		o.addFile(k, held, s.Explicit)
 	}
 	o.list = append(agentKeys, o.list...)
-	o.addCertificates(s.certs, files)
+	o.addCertificates(s.Certificates, files)
 	return o
 }
 
@@ -135,7 +77,7 @@ func (o *offers) listAgent(client agent.ExtendedAgent, socket string) []*offer {
 		if key, ok := signer.PublicKey().(*agent.Key); ok {
 			comment = key.Comment
 		}
-		label := fmt.Sprintf("agent key %q %s %s", comment, keyName(public), ssh.FingerprintSHA256(public))
+		label := fmt.Sprintf("agent key %q %s %s", comment, hostkeys.Name(public), ssh.FingerprintSHA256(public))
 		out = append(out, &offer{public: public, label: label, agentKey: signer})
 	}
 	return out
@@ -143,7 +85,7 @@ func (o *offers) listAgent(client agent.ExtendedAgent, socket string) []*offer {
 
 // chooseAgentKeys puts the keys that are configured first and, where no others
 // may be shown, leaves those out.
-func chooseAgentKeys(held []*offer, files []*keyFile, only bool) []*offer {
+func chooseAgentKeys(held []*offer, files []*File, only bool) []*offer {
 	var first, others []*offer
 	for _, file := range files {
 		for _, o := range held {
@@ -163,11 +105,11 @@ func chooseAgentKeys(held []*offer, files []*keyFile, only bool) []*offer {
 	return append(first, others...)
 }
 
-func (o *offers) addFile(k *keyFile, held []*offer, explicit bool) {
+func (o *offers) addFile(k *File, held []*offer, explicit bool) {
 	state := k.now()
-	label := tilde(k.path)
+	label := k.Name()
 	if state.public != nil {
-		label += " " + keyName(state.public)
+		label += " " + hostkeys.Name(state.public)
 	}
 	inAgent := slices.ContainsFunc(held, func(h *offer) bool { return sameKey(h.public, state.public) })
 	switch {
@@ -183,12 +125,12 @@ func (o *offers) addFile(k *keyFile, held []*offer, explicit bool) {
 }
 
 // addCertificates puts in front the certificates that belong to a key at hand.
-func (o *offers) addCertificates(paths []string, files []*keyFile) {
+func (o *offers) addCertificates(paths []string, files []*File) {
 	var certs []*ssh.Certificate
 	for _, path := range paths {
 		cert, ok := readPublic(path).(*ssh.Certificate)
 		if !ok {
-			o.unfit = append(o.unfit, tilde(path)+" (not a certificate)")
+			o.unfit = append(o.unfit, sshconfig.Tilde(path)+" (not a certificate)")
 			continue
 		}
 		certs = append(certs, cert)

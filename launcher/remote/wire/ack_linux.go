@@ -1,12 +1,12 @@
-package remote
+package wire
 
 import (
 	"net"
 	"syscall"
 )
 
-// acksAtOnce: this system can be told not to delay acknowledgements.
-const acksAtOnce = true
+// AcksAtOnce: this system can be told not to delay acknowledgements.
+const AcksAtOnce = true
 
 // acknowledgeAtOnce makes the kernel send the next acknowledgement without
 // waiting for data to go with it. The kernel forgets it after a while.

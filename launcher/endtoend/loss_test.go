@@ -1,0 +1,189 @@
+//go:build linux
+
+package endtoend
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/testbed"
+)
+
+// B02, B04
+func TestARankThatFailsTakesTheOthersAlongAtOnce(t *testing.T) {
+	u := newUser(t, lend(t))
+	began := time.Now()
+	r := u.runJob(job{script: "[ $RANK = 1 ] && exit 5\nexec sleep 10000", hosts: three, more: longLease}).exits(5)
+	if took := time.Since(began); took > atOnce {
+		t.Errorf("it took %v", took)
+	}
+	r.says("✗ rank 1 on host-a ended with exit status 5", "ranks 0,2: stopped by muster (SIGTERM)")
+}
+
+// B31
+func TestAWorkerThatSomebodyKilledIsNamedWithTheSignal(t *testing.T) {
+	bed := lend(t)
+	u := newUser(t, bed)
+	l := u.start("run", u.write(job{script: "echo $$ >" + u.path("pid-$RANK") + fmt.Sprintf(obedient, u.dir), hosts: three, more: longLease}))
+	u.waitReady(3)
+	signalTo(t, bed.Host("host-a"), process(t, bed.Host("host-a"), "sh", u.path("t.sh")), syscall.SIGKILL)
+	l.waitFor(atOnce).exits(137).says("✗ rank 1 on host-a was killed by SIGKILL", "dmesg", "ranks 0,2: stopped by muster")
+}
+
+// B39
+func TestTheLossOfAPartEndsTheRunAtOnceAndNamesIt(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		part, host string
+		status     int
+		says       string
+	}{
+		{agent, "host-a", 69, "the agent on host-a died"},
+		{agent, "host-z", 69, "the agent on host-z died"},
+		{keeper, "host-a", 69, "host-a ends its workers: its keeper died"},
+		{keeper, "host-z", 69, "the keeper on host-z died"},
+		{coordinator, "host-z", 70, "lost its coordinator on host-z"},
+	} {
+		t.Run(c.part+" of "+c.host, func(t *testing.T) {
+			bed := lend(t)
+			u := newUser(t, bed)
+			l := u.start("run", u.write(job{script: fmt.Sprintf(obedient, u.dir), hosts: three, more: longLease}))
+			u.waitReady(3)
+			h := bed.Host(c.host)
+			signalTo(t, h, inRole(t, h, c.part), syscall.SIGKILL)
+			l.waitFor(atOnce).exits(c.status).says(c.says)
+		})
+	}
+}
+
+func TestAPartThatIsStoppedIsLostAfterTheLease(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		part, host string
+		status     int
+		says       string
+	}{
+		{agent, "host-a", 69, "host-a"},
+		{keeper, "host-a", 69, "host-a ends its workers: its keeper is stopped or hangs"},
+		{coordinator, "host-z", 70, "host-z"},
+	} {
+		t.Run(c.part, func(t *testing.T) {
+			bed := lend(t)
+			u := newUser(t, bed)
+			l := u.start("run", u.write(job{script: fmt.Sprintf(obedient, u.dir), hosts: three, more: shortLease}))
+			u.waitReady(3)
+			h := bed.Host(c.host)
+			signalTo(t, h, inRole(t, h, c.part), syscall.SIGSTOP)
+			l.wait().exits(c.status).says(c.says)
+			nothingLeft(t, bed)
+		})
+	}
+}
+
+// gone waits until none of the user's workers runs on a host.
+func (u *user) gone(h *testbed.Host, limit time.Duration) {
+	u.t.Helper()
+	within(u.t, limit, func() string { return "the workers on " + h.Name + " have ended" }, func() bool {
+		all, err := h.Leftovers()
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		for _, p := range all {
+			if strings.Contains(strings.Join(p.Args, " "), u.dir) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// B39
+func TestAHostThatIsCutOffEndsItsWorkersByItself(t *testing.T) {
+	bed := lend(t)
+	u := newUser(t, bed)
+	l := u.start("run", u.write(job{script: fmt.Sprintf(stubborn, u.dir), hosts: three, more: shortLease}))
+	u.waitReady(3)
+	cut := bed.Host("host-m")
+	if err := cut.CutSilently(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	u.gone(cut, 5*lease)
+	t.Logf("its workers were gone after %v", time.Since(began))
+	// The others do not end by SIGTERM: their grace is the lease's rest at most where the
+	// coordinator has gone, but here it is the job file's.
+	l.waitToSay("no answer from host-m for 3")
+	l.signal(syscall.SIGINT)
+	l.signal(syscall.SIGINT)
+	r := l.wait()
+	r.exits(69).says("✗ no answer from host-m for 3", "ranks 0-1: stopped by muster")
+}
+
+// B40
+func TestWhatOthersMakeOfALostHostIsNotTheCause(t *testing.T) {
+	bed := lend(t)
+	u := newUser(t, bed)
+	l := u.start("run", u.write(job{script: `
+		cd ` + u.dir + `
+		touch ready-$RANK
+		while [ $RANK != 2 ] && [ ! -e cut ]; do sleep 0.05; done
+		[ $RANK = 2 ] && exec sleep 10000
+		sleep 2.5
+		echo Socket Timeout >&2
+		exit 1`, hosts: three, more: "lease = \"6s\""}))
+	u.waitReady(3)
+	if err := bed.Host("host-m").CutSilently(); err != nil {
+		t.Fatal(err)
+	}
+	u.file("cut", "")
+	r := l.wait().exits(69)
+	if !strings.HasPrefix(r.finalScreen()[0], "✗ no answer from host-m") {
+		t.Errorf("the final screen begins %q", r.finalScreen()[0])
+	}
+	r.says("ended with status 1 afterwards")
+}
+
+// B40
+func TestTheLossOfTheHeadHostEndsTheOthersAndIsSaid(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(*testbed.Host) error{"cut off": (*testbed.Host).CutSilently, "without power": (*testbed.Host).Stop} {
+		t.Run(name, func(t *testing.T) {
+			bed := lend(t)
+			u := newUser(t, bed)
+			l := u.start("run", u.write(job{script: fmt.Sprintf(obedient, u.dir), hosts: three, more: shortLease}))
+			u.waitReady(3)
+			if err := lose(bed.Host("host-z")); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"host-a", "host-m"} {
+				u.gone(bed.Host(name), 5*lease)
+			}
+			l.wait().exits(69).says("host-z, the head host", "workers have ended on host-a, host-m").saysNothingOf("deadline exceeded")
+			runs := u.run("ps").exits(0)
+			if !strings.Contains(runs.stdout, "unknown") || !strings.Contains(runs.stdout, "host-z") {
+				t.Errorf("ps says\n%s", runs.stdout)
+			}
+		})
+	}
+}
+
+func TestWhatOutlivedKeeperAndAgentIsSweptAtTheNextStart(t *testing.T) {
+	bed := lend(t)
+	u := newUser(t, bed)
+	h := bed.Host("host-a")
+	path := u.write(job{script: `
+		cd ` + u.dir + `
+		setsid sh -c 'trap "" TERM HUP; touch daemon; while :; do sleep 0.1; done' &
+		while [ ! -e daemon ]; do sleep 0.05; done` + fmt.Sprintf(obedient, u.dir), hosts: []string{"host-a"}, more: shortLease})
+	l := u.start("run", path)
+	u.waitReady(1)
+	// The keeper first: the agent would be seen to die, and the rest ended.
+	signalTo(t, h, append(inRole(t, h, keeper), inRole(t, h, agent)...), syscall.SIGKILL)
+	l.wait().exits(69)
+	u.write(job{script: "true", hosts: []string{"host-a"}})
+	u.run("run", path).exits(0)
+	u.gone(h, atOnce)
+}

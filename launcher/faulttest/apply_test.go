@@ -1,0 +1,139 @@
+//go:build linux
+
+package faulttest
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/testbed"
+)
+
+// search bounds how long a fault looks for what it is to hit: what has not been started
+// by then is not there to be hit.
+const search = time.Second
+
+// apply lets a fault happen.
+func (r *trial) apply(f fault) {
+	a := &applied{fault: f, committed: r.happened("committed"), over: r.happened("over") || r.launch.hasEnded()}
+	err := r.hit(a)
+	if err != nil {
+		r.note("%v: %v", f, err)
+		return
+	}
+	a.at = time.Now()
+	r.note("%v (committed: %v, over: %v)", f, a.committed, a.over)
+	r.faults = append(r.faults, a)
+	if f.undo > 0 {
+		r.undoing.Go(func() { r.undo(a) })
+	}
+}
+
+func (r *trial) hit(a *applied) error {
+	switch {
+	case a.part == launcher:
+		if r.launch.hasEnded() {
+			return errors.New("it has ended")
+		}
+		r.launch.signal(signals[a.blow])
+		return nil
+	case a.part == host:
+		return r.hitHost(a.fault)
+	}
+	var found bool
+	waits(search, func() bool {
+		a.target, found = r.find(a.fault)
+		return found || a.committed || r.launch.hasEnded()
+	})
+	if !found {
+		return errors.New("there is none")
+	}
+	return r.bed.Hosts[a.host].Kill(a.target.PID, signals[a.blow])
+}
+
+var signals = map[blow]syscall.Signal{kill: syscall.SIGKILL, stop: syscall.SIGSTOP, interrupt: syscall.SIGINT}
+
+func (r *trial) hitHost(f fault) error {
+	h := r.bed.Hosts[f.host]
+	switch f.blow {
+	case cut:
+		return h.Cut()
+	case silence:
+		return h.CutSilently()
+	}
+	return h.Stop()
+}
+
+// find finds the process that a fault is about.
+func (r *trial) find(f fault) (*testbed.Process, bool) {
+	processes, err := r.bed.Hosts[f.host].Processes()
+	if err != nil {
+		return nil, false
+	}
+	for _, p := range processes {
+		if r.is(p, f) && p.State != "Z" {
+			return &p, true
+		}
+	}
+	return nil, false
+}
+
+func (r *trial) is(p testbed.Process, f fault) bool {
+	if len(p.Args) == 0 {
+		return false
+	}
+	second := ""
+	if len(p.Args) > 1 {
+		second = p.Args[1]
+	}
+	switch f.part {
+	case worker:
+		c, ok := r.record(f.rank)
+		return ok && int(c.pid) == p.PID
+	case agent:
+		return p.Args[0] == "muster-agent" && second == "worker"
+	case keeper:
+		return strings.Contains(p.Args[0], "/muster-agent-") && second == "keeper"
+	case coordinator:
+		return p.Args[0] == "muster" && second == "coordinator"
+	case session:
+		return strings.HasPrefix(p.Args[0], "sshd: root")
+	}
+	return false
+}
+
+// undo takes a fault back when its time has come, even if the run has ended.
+func (r *trial) undo(a *applied) {
+	r.pause(a.undo)
+	err := r.takeBack(a)
+	r.note("undone: %v (%v)", a.fault, err)
+}
+
+func (r *trial) takeBack(a *applied) error {
+	switch a.part {
+	case launcher:
+		r.launch.signal(syscall.SIGCONT)
+		return nil
+	case host:
+		return r.bed.Hosts[a.host].Heal()
+	}
+	return r.bed.Hosts[a.host].Kill(a.target.PID, syscall.SIGCONT)
+}
+
+// clear leaves the bed as the next seed wants it, and reports whether that can be.
+func (r *trial) clear() (fit bool) {
+	fit = !r.t.Failed()
+	for _, a := range r.faults {
+		switch {
+		case a.blow == powerOff:
+			fit = false
+		case a.part == host && a.undo == 0:
+			if err := r.bed.Hosts[a.host].Heal(); err != nil {
+				r.t.Error(err)
+			}
+		}
+	}
+	return fit
+}

@@ -1,0 +1,212 @@
+package view
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/report"
+)
+
+// shown feeds pieces to a stream, one a millisecond, and returns the lines shown.
+func shown(pieces ...string) []string {
+	var l lines
+	var got []string
+	now := time.Unix(100, 0)
+	show := func(line []byte) { got = append(got, string(line)) }
+	for _, piece := range pieces {
+		l.add([]byte(piece), now, show)
+		now = now.Add(time.Millisecond)
+	}
+	l.end(show)
+	return got
+}
+
+func TestPiecesBecomeLines(t *testing.T) {
+	for name, test := range map[string]struct{ pieces, want []string }{
+		"whole lines":                    {[]string{"a\nb\n"}, []string{"a", "b"}},
+		"a line in pieces":               {[]string{"a", "b", "\n"}, []string{"ab"}},
+		"no end of line at the end":      {[]string{"a\nb"}, []string{"a", "b"}},
+		"empty lines":                    {[]string{"\n\na\n"}, []string{"", "", "a"}},
+		"CRLF is one end of line":        {[]string{"a\r\nb\r\n"}, []string{"a", "b"}},
+		"CRLF in two pieces":             {[]string{"a\r", "\nb\n"}, []string{"a", "b"}},
+		"a progress bar shows its last":  {[]string{"\r10%", "\r20%", "\r30%", "\n"}, []string{"10%", "30%"}},
+		"what follows a carriage return": {[]string{"loading\rdone   \n"}, []string{"loading", "done   "}},
+		"nothing":                        {[]string{""}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := shown(test.pieces...); !slices.Equal(got, test.want) {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestAProgressBarIsShownOnceASecond(t *testing.T) {
+	var pieces []string
+	for i := range 3000 { // three seconds
+		pieces = append(pieces, fmt.Sprintf("\rstep %d", i))
+	}
+	if got := shown(append(pieces, "\n")...); len(got) > 5 || got[len(got)-1] != "step 2999" {
+		t.Errorf("%d lines, the last %q", len(got), got[len(got)-1])
+	}
+}
+
+func TestALineWithoutEndDoesNotFillMemory(t *testing.T) {
+	var pieces []string
+	for range 100 {
+		pieces = append(pieces, strings.Repeat("x", 64<<10))
+	}
+	got := shown(pieces...)
+	if total := len(strings.Join(got, "")); total != 100*64<<10 || len(got) < 10 {
+		t.Errorf("%d bytes in %d lines", total, len(got))
+	}
+}
+
+func TestATerminalIsNotAtAWorkersMercy(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain":                      "plain",
+		"é 漢":                        "é 漢",
+		"\x1b[31mred\x1b[0m":         "\x1b[31mred\x1b[0m",
+		"\x1b[2Jgone":                "^[[2Jgone",
+		"\x1b]0;title\x07":           "^[]0;title^G",
+		"\xff\xfe\x80\x00":           "\\xff\\xfe\\x80^@",
+		"a\tb":                       "a\tb",
+		"\u009b2J":                   "\\u009b2J",
+		"\x1b[31":                    "^[[31",
+		"back\bspace and \x7fdelete": "back^Hspace and ^?delete",
+	} {
+		if got := string(clean([]byte(in))); got != want {
+			t.Errorf("%q is shown as %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestRanksAreWrittenAsSpans(t *testing.T) {
+	for want, ranks := range map[string][]int{"0": {0}, "0-2,5": {0, 1, 2, 5}, "1,3,5": {1, 3, 5}, "": nil} {
+		if got := spans(ranks); got != want {
+			t.Errorf("%v: %q, want %q", ranks, got, want)
+		}
+	}
+}
+
+type gone struct{}
+
+func (gone) Write([]byte) (int, error) { return 0, &os.PathError{Op: "write", Err: syscall.EPIPE} }
+
+func TestAReaderThatHasGoneIsGivenUp(t *testing.T) {
+	var err bytes.Buffer
+	s := &Screen{out: stream{w: gone{}}, err: stream{w: &err}}
+	r := NewRun(s)
+	r.Output("a", 0, false, []byte("one\ntwo\n"), false)
+	r.Say("still here")
+	if !s.out.closed || !strings.Contains(err.String(), "still here") {
+		t.Errorf("closed %v, said %q", s.out.closed, err.String())
+	}
+}
+
+func TestEachLineCarriesItsHostAndRank(t *testing.T) {
+	var out, err bytes.Buffer
+	r := NewRun(&Screen{out: stream{w: &out}, err: stream{w: &err}})
+	r.Output("gpu1", 3, false, []byte("one\ntw"), false)
+	r.Output("gpu1", 3, true, []byte("oops\n"), false)
+	r.Output("gpu2", 4, false, []byte("other\n"), false)
+	r.Output("gpu1", 3, false, []byte("o"), false)
+	r.Output("gpu1", 3, false, nil, true)
+	if out.String() != "gpu1:3| one\ngpu2:4| other\ngpu1:3| two\n" || err.String() != "gpu1:3| oops\n" {
+		t.Errorf("out %q, err %q", out.String(), err.String())
+	}
+}
+
+func failed() *report.Report {
+	rank := 1
+	end := func(rank int, e report.End) report.Rank {
+		return report.Rank{Rank: rank, Host: "gpu1", Ends: []report.End{e}}
+	}
+	return &report.Report{
+		Version: 1, Run: "j-abc", Job: "j", Outcome: report.Failed, Exit: 3,
+		FirstCause: &report.Cause{Class: report.ClassExit, Message: "rank 1 on gpu1 ended with exit status 3", Host: "gpu1", Rank: &rank,
+			Evidence: []string{}, Numbers: map[string]float64{}, Log: "/state/rank-1.log", Tail: "Traceback\n\x1b[2JValueError: boom\n"},
+		Attempts: []report.Attempt{{Outcome: report.Failed, Changes: map[string]string{}}},
+		Ranks: []report.Rank{
+			end(0, report.End{Signal: "SIGTERM", StoppedByMuster: "SIGTERM"}), end(1, report.End{Exit: 3}),
+			end(2, report.End{Exit: 1}), end(3, report.End{Signal: "SIGKILL", StoppedByMuster: "SIGKILL"}),
+		},
+		Left: []string{}, Warnings: []string{},
+	}
+}
+
+func TestTheFailureScreenSaysFirstWhatCameFirst(t *testing.T) {
+	got := strings.TrimSpace(string(failureScreen(&stream{}, failed())))
+	want := `✗ rank 1 on gpu1 ended with exit status 3
+  its last lines:
+    Traceback
+    ^[[2JValueError: boom
+  all of its output: gpu1:/state/rank-1.log
+  rank 0: stopped by muster (SIGTERM); rank 2: ended with status 1 afterwards; rank 3: stopped by muster (SIGKILL)
+  run j-abc, exit status 3`
+	if got != want {
+		t.Errorf("screen:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// keys returns the names at a place of a JSON document, sorted.
+func keys(t *testing.T, write func(io.Writer) error, path ...string) []string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		t.Fatal(err)
+	}
+	var v any
+	if err := json.Unmarshal(b.Bytes(), &v); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range path {
+		v = v.(map[string]any)[step]
+		if list, ok := v.([]any); ok {
+			v = list[0]
+		}
+	}
+	var names []string
+	for name := range v.(map[string]any) {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Scripts read these; a name that changes is an incompatible change.
+func TestJSONContracts(t *testing.T) {
+	page := notebook.Page{Run: "j-abc", Job: "j", Hosts: []notebook.Host{{Name: "gpu1", Ranks: 2}}}
+	ps := func(w io.Writer) error { return RunsJSON(w, []Listed{{Page: page}}) }
+	rep := func(w io.Writer) error { return ReportJSON(w, failed()) }
+	status := func(w io.Writer) error { return StatusJSON(w, page, event.State{Name: event.Running}) }
+	for _, test := range []struct {
+		name string
+		got  []string
+		want string
+	}{
+		{"ps", keys(t, ps), "runs version"},
+		{"ps.runs", keys(t, ps, "runs"), "attempt exit head job run started state"},
+		{"report", keys(t, rep), "attempts exit first_cause job left outcome ranks run version warnings"},
+		{"report.first_cause", keys(t, rep, "first_cause"), "attempt class evidence host log message numbers rank tail"},
+		{"report.attempts", keys(t, rep, "attempts"), "attempt changes ended outcome started"},
+		{"report.ranks", keys(t, rep, "ranks"), "ends host rank"},
+		{"report.ranks.ends", keys(t, rep, "ranks", "ends"), "attempt exit log signal stopped_by_muster"},
+		{"status", keys(t, status), "attempt exit job message ranks run state version"},
+		{"status.ranks", keys(t, status, "ranks"), "host rank state"},
+	} {
+		if got := strings.Join(test.got, " "); got != test.want {
+			t.Errorf("%s: %s, want %s", test.name, got, test.want)
+		}
+	}
+}

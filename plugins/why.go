@@ -1,0 +1,51 @@
+package plugins
+
+import (
+	"reflect"
+	"strings"
+)
+
+// Unknown lists the values of g that are nil, by JSON name. Each of them has a reason in
+// Why, whichever prober found it.
+func (g *GPU) Unknown() []string { return unknown(reflect.ValueOf(*g), "") }
+
+// Explain gives this reason to each nil value that has none yet.
+func (g *GPU) Explain(reason string) { g.Why = explain(g.Why, g.Unknown(), reason) }
+
+// Unknown lists the values of the machine that are nil, by JSON name.
+func (g *GPUs) Unknown() []string { return unknown(reflect.ValueOf(*g), "") }
+
+// Explain gives this reason to each nil value of the machine that has none yet.
+func (g *GPUs) Explain(reason string) { g.Why = explain(g.Why, g.Unknown(), reason) }
+
+func explain(why map[string]string, names []string, reason string) map[string]string {
+	for _, name := range names {
+		if why[name] != "" {
+			continue
+		}
+		if why == nil {
+			why = map[string]string{}
+		}
+		why[name] = reason
+	}
+	return why
+}
+
+// unknown looks at pointers, lists and the structs among the fields; maps and the notes
+// are about values, not values.
+func unknown(v reflect.Value, prefix string) []string {
+	var names []string
+	for i := range v.NumField() {
+		name, options, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		field := v.Field(i)
+		switch field.Kind() {
+		case reflect.Struct:
+			names = append(names, unknown(field, prefix+name+".")...)
+		case reflect.Pointer, reflect.Slice:
+			if field.IsNil() && options == "" {
+				names = append(names, prefix+name)
+			}
+		}
+	}
+	return names
+}
