@@ -13,6 +13,7 @@ import (
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/remote"
+	"github.com/muster-dev/muster/launcher/report"
 )
 
 // Connector connects to one host.
@@ -159,6 +160,21 @@ func (h *fleetHost) take(w heard) error {
 		h.ready = w.words.Coordinator
 	}
 	return nil
+}
+
+// complaintOr is a failure to hand the run over: what the agent has said of it, its
+// coordinator's end for example, or else err. The host has been dismissed.
+func (h *fleetHost) complaintOr(exit int, err error) error {
+	for {
+		select {
+		case w := <-h.words:
+			if w.words.Error != "" {
+				return failure(report.ExitInternal, "%s: %s; nothing was started", h.name, w.words.Error)
+			}
+		default:
+			return failure(exit, "%v", err)
+		}
+	}
 }
 
 // explain says why an agent has stopped talking.

@@ -148,7 +148,7 @@ func (r *Run) handOver(ctx context.Context, id string, f *fleet, p *plan.Plan) (
 	c, err := dialControl(ctx, head.remote, head.ready.Control)
 	if err != nil {
 		f.dismiss(endWait)
-		return 0, failure(report.ExitUnreachable, "%v", err)
+		return 0, head.complaintOr(report.ExitUnreachable, err)
 	}
 	submission, err := r.submission(id, f, p)
 	if err == nil {
@@ -157,7 +157,7 @@ func (r *Run) handOver(ctx context.Context, id string, f *fleet, p *plan.Plan) (
 	if err != nil {
 		c.close()
 		f.dismiss(endWait)
-		return 0, failure(report.ExitInternal, "the coordinator refused the run: %v", err)
+		return 0, head.complaintOr(report.ExitInternal, fmt.Errorf("the coordinator on %s refused the run: %w", head.name, err))
 	}
 	page := r.page(id, p)
 	if err := r.Notebook.Write(page); err != nil {

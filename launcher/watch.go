@@ -40,12 +40,15 @@ type watch struct {
 
 	mu      sync.Mutex
 	state   event.State
-	seen    uint64        // the newest event
-	shown   map[int]shown // how far each rank's output was shown
-	trouble hostErrors    // agents that could not join
-	noted   bool          // that the run is committed
-	lost    error         // why the newest lost connection was lost
+	seen    uint64          // the newest event
+	shown   map[int]shown   // how far each rank's output was shown
+	linked  map[string]bool // hosts that have joined
+	silent  []string        // hosts that nothing was heard from any more
+	trouble hostErrors      // agents that could not join
+	noted   bool            // that the run is committed
+	lost    error           // why the newest lost connection was lost
 	commit  chan struct{}
+	pending *Wish // to stop, from when there was no connection
 }
 
 // launch sends the hosts of a run that was just submitted to their coordinator, and stays.
@@ -53,10 +56,7 @@ func (w *watch) launch(ctx context.Context, p *plan.Plan) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w.commit = make(chan struct{})
-	w.sendAll(p)
-	for _, h := range w.fleet.hosts {
-		go w.tellWhenEmpty(ctx, h)
-	}
+	w.sendAll(ctx, p)
 	return w.stay(ctx)
 }
 
@@ -73,6 +73,9 @@ func (w *watch) stay(ctx context.Context) (int, error) {
 		w.commit = make(chan struct{})
 	}
 	w.shown = map[int]shown{}
+	w.mu.Lock()
+	w.linked = map[string]bool{}
+	w.mu.Unlock()
 	defer func() { w.control.close() }() // the one in use by then
 	for {
 		status, err, lost := w.follow(ctx)
@@ -87,7 +90,7 @@ func (w *watch) stay(ctx context.Context) (int, error) {
 			return w.ended(l, lost)
 		}
 		w.lost = lost
-		w.takeOver(l)
+		w.takeOver(ctx, l)
 	}
 }
 
@@ -139,15 +142,17 @@ const (
 )
 
 // Coming back to a run whose connection was lost: how often, and how long in between.
+// Where the run was not seen to begin it ends without its launcher, so that there is less
+// to come back to.
 const (
-	returns    = 5
-	returnWait = 2 * time.Second
+	returns      = 5
+	earlyReturns = 2
+	returnWait   = 2 * time.Second
 )
 
 // comeBack looks for a run whose connection was lost: it goes on, or is over by now. nil
 // says that there is nothing to come back to: the keeper on the head host was seen to end,
-// or those on all other hosts, or the head host does not answer, or the user is tired of
-// waiting.
+// or the head host does not answer, or the user is tired of waiting.
 func (w *watch) comeBack(ctx context.Context, lost error) *live {
 	head := w.fleet.hosts[0]
 	if !w.isAway(head, lost) {
@@ -160,11 +165,6 @@ func (w *watch) comeBack(ctx context.Context, lost error) *live {
 	w.view.Say(fmt.Sprintf("lost the connection to %s (%v); %s; connecting again", head.name, lost, goesOn))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
-		if w.othersEnd(ctx) {
-			cancel()
-		}
-	}()
 	found := make(chan *live, 1)
 	go func() { found <- w.lookAgain(ctx) }()
 	for {
@@ -172,7 +172,10 @@ func (w *watch) comeBack(ctx context.Context, lost error) *live {
 		case l := <-found:
 			return l
 		case wish := <-w.wishes:
-			if wish.ends() {
+			if wish.Stop && !wish.Kill {
+				w.view.Say("the run is stopped once the connection stands again (Ctrl-C gives that up)")
+				w.pending = &wish
+			} else if wish.ends() {
 				cancel()
 			}
 		}
@@ -186,15 +189,28 @@ func (w *watch) isAway(h *fleetHost, lost error) bool {
 	return h.process == nil || errors.As(lost, &silent) || w.connectionLost(h)
 }
 
+// lookAgain tries several times, but only once more when the run is known to be over.
 func (w *watch) lookAgain(ctx context.Context) *live {
+	over := make(chan struct{})
+	go func() {
+		if w.othersEnd(ctx) {
+			close(over)
+		}
+	}()
 	known := Known{Page: w.page, Connect: w.connect, View: w.view, Notebook: w.notebook}
-	for range returns {
+	tries := returns
+	if !w.isCommitted() {
+		tries = earlyReturns
+	}
+	for range tries {
 		l, err := known.open(ctx)
 		if err == nil {
 			return l
 		}
 		select {
 		case <-time.After(returnWait):
+		case <-over:
+			return nil
 		case <-ctx.Done():
 			return nil
 		}
@@ -220,12 +236,18 @@ func (w *watch) othersEnd(ctx context.Context) bool {
 	return len(others) > 0
 }
 
-// takeOver goes on with a new connection to the head host.
-func (w *watch) takeOver(l *live) {
+// takeOver goes on with a new connection to the head host, and passes on what the user has
+// wanted meanwhile.
+func (w *watch) takeOver(ctx context.Context, l *live) {
 	w.control.close()
 	_ = w.fleet.hosts[0].remote.Close() // it is broken
 	w.fleet.hosts[0].remote, w.control = l.host, l.control
 	w.view.Say("connected again")
+	if w.pending != nil {
+		wish, c := *w.pending, w.control
+		w.pending = nil
+		go func() { _ = c.stop(ctx, wish.Kill, wish.Exit, wish.Reason) }() // a dead coordinator shows where events are watched
+	}
 }
 
 // ended tells the end of a run that has ended out of sight.
@@ -275,8 +297,8 @@ func (w *watch) leave(wish Wish) (int, error) {
 }
 
 // sendAll tells every agent where the coordinator is, and listens for those that cannot
-// reach it.
-func (w *watch) sendAll(p *plan.Plan) {
+// reach it. That a host is empty is told after what its agent had to say: it is the reason.
+func (w *watch) sendAll(ctx context.Context, p *plan.Plan) {
 	head := w.fleet.hosts[0]
 	join := orders.Join{Coordinator: head.ready.Pin}
 	for _, m := range p.Candidates() {
@@ -287,9 +309,13 @@ func (w *watch) sendAll(p *plan.Plan) {
 		j.Name = h.name
 		if !h.say(orders.ToAgent{Join: &j}) {
 			w.troubleAt(h, errors.New("its agent cannot be told where the coordinator is"))
+			go w.tellWhenEmpty(ctx, h)
 			continue
 		}
-		go w.listen(h)
+		go func() {
+			w.listen(h)
+			w.tellWhenEmpty(ctx, h)
+		}()
 	}
 }
 
@@ -299,15 +325,29 @@ func (w *watch) listen(h *fleetHost) {
 			w.troubleAt(h, errors.New(said.words.Error))
 		}
 		if said.err != nil {
+			if !w.hasLinked(h.name) {
+				w.troubleAt(h, errors.New("the connection to it ended before it had joined the run"))
+			}
 			return
 		}
 	}
 }
 
+// hasLinked reports whether a host was seen to join its coordinator, and so needs this
+// launcher no more.
+func (w *watch) hasLinked(host string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.linked[host]
+}
+
 // troubleAt ends a run that has not started because a host cannot take part.
 func (w *watch) troubleAt(h *fleetHost, err error) {
 	w.mu.Lock()
-	w.trouble = append(w.trouble, hostError{h.name, err})
+	known := slices.ContainsFunc(w.trouble, func(e hostError) bool { return e.host == h.name })
+	if !known { // what came first says why
+		w.trouble = append(w.trouble, hostError{h.name, err})
+	}
 	w.mu.Unlock()
 	if !w.isCommitted() {
 		_ = w.control.stop(context.Background(), true, report.ExitUnreachable, h.name+" cannot take part")
@@ -354,6 +394,12 @@ func (w *watch) see(e event.Event) {
 	w.mu.Lock()
 	w.state.Take(e)
 	w.seen = e.Seq
+	if e.Kind == event.Linked {
+		w.linked[e.Host] = true
+	}
+	if e.Kind == event.Lost && e.Silent {
+		w.silent = append(w.silent, e.Host)
+	}
 	if e.Kind == event.Committed && !w.noted {
 		w.noted = true
 		close(w.commit)
@@ -390,6 +436,7 @@ func (w *watch) showOutput(ctx context.Context) {
 
 // finish says how it ended and sees that nothing is left.
 func (w *watch) finish() (int, error) {
+	w.partFromSilent()
 	left := w.dismiss(endWait)
 	committed := w.isCommitted()
 	w.mu.Lock()
@@ -403,13 +450,25 @@ func (w *watch) finish() (int, error) {
 		w.view.Say("warning: " + err.Error())
 	}
 	switch {
-	case !committed && len(trouble) > 0 && r.Exit == report.ExitUnreachable: // what was said after another end is no cause of it
+	case !committed && len(trouble) > 0 && r.Outcome == report.Stopped && r.Exit == report.ExitUnreachable: // this launcher's stop
 		return 0, trouble.failure(len(w.page.Hosts))
 	case !committed && w.lost != nil && r.Exit == report.ExitHangup:
 		return 0, w.lostBeforeStart(w.lost)
 	}
 	w.view.Report(r)
 	return r.Exit, nil
+}
+
+// partFromSilent ends the connections to hosts from which the end of their keeper will not
+// be heard. The report names them.
+func (w *watch) partFromSilent() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range w.fleet.hosts {
+		if slices.Contains(w.silent, h.name) {
+			_ = h.remote.Close() // nothing is left to be told
+		}
+	}
 }
 
 // dismiss waits for the keepers to end, unless the user does not.
@@ -467,7 +526,8 @@ func (w *watch) lostEarly(away bool, err error) error {
 	case len(w.trouble) > 0:
 		return w.trouble.failure(len(w.page.Hosts))
 	case away:
-		return failure(report.ExitUnreachable, "%s cannot be reached any more: %v; the hosts end what was begun within the lease", head, err)
+		return failure(report.ExitUnreachable, "%s cannot be reached any more: %v\nThe hosts end what was begun within the lease, unless all of them had joined by then: muster status %s tells.",
+			head, err, w.page.Run)
 	}
 	return failure(report.ExitUnreachable, "%s: its agent and coordinator have ended; nothing was started", head)
 }

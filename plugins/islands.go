@@ -192,22 +192,27 @@ type cliques struct {
 // extend looks at each clique that holds what is chosen and some of the candidates, each
 // of which is joined to all that is chosen.
 func (s *cliques) extend(chosen, candidates uint64) {
-	have := bits.OnesCount64(chosen)
-	if candidates == 0 && have > 0 {
-		if have > s.size {
-			s.size, s.found = have, nil
-		}
-		s.found = append(s.found, chosen)
+	size := bits.OnesCount64(chosen)
+	if candidates == 0 {
+		s.take(chosen, size)
 		return
 	}
-	for ; have+bits.OnesCount64(candidates) >= max(s.size, 1); candidates &= candidates - 1 {
+	for candidates != 0 && size+bits.OnesCount64(candidates) >= s.size {
 		if s.p.steps--; s.p.steps <= 0 && s.size > 0 {
 			return
 		}
-		if candidates == 0 {
-			return
-		}
 		next := bits.TrailingZeros64(candidates)
-		s.extend(chosen|1<<next, candidates&s.p.joined[next]&^(1<<next))
+		candidates &= candidates - 1
+		s.extend(chosen|1<<next, candidates&s.p.joined[next])
+	}
+}
+
+// take keeps a clique unless a larger one is known.
+func (s *cliques) take(clique uint64, size int) {
+	if size > s.size {
+		s.size, s.found = size, nil
+	}
+	if size == s.size {
+		s.found = append(s.found, clique)
 	}
 }

@@ -6,15 +6,13 @@ import "sync"
 // be slow. Its length is bounded by what the producers have to say, not by a
 // number: they are heartbeat loops, which would lapse if they waited.
 type queue[T any] struct {
-	mu     sync.Mutex
-	items  []T
-	closed bool
-	wake   chan struct{}
-	out    chan T
+	mu    sync.Mutex
+	items []T
+	wake  chan struct{}
+	out   chan T
 }
 
-// newQueue starts the goroutine that feeds out; close ends it once the consumer
-// has taken everything, stop at once.
+// newQueue starts the goroutine that feeds out, until stop.
 func newQueue[T any](stop <-chan struct{}) *queue[T] {
 	q := &queue[T]{wake: make(chan struct{}, 1), out: make(chan T)}
 	go q.run(stop)
@@ -24,13 +22,6 @@ func newQueue[T any](stop <-chan struct{}) *queue[T] {
 func (q *queue[T]) put(item T) {
 	q.mu.Lock()
 	q.items = append(q.items, item)
-	q.mu.Unlock()
-	q.poke()
-}
-
-func (q *queue[T]) close() {
-	q.mu.Lock()
-	q.closed = true
 	q.mu.Unlock()
 	q.poke()
 }
@@ -46,7 +37,7 @@ func (q *queue[T]) run(stop <-chan struct{}) {
 	defer close(q.out)
 	for {
 		q.mu.Lock()
-		items, closed := q.items, q.closed
+		items := q.items
 		q.items = nil
 		q.mu.Unlock()
 		for _, item := range items {
@@ -58,9 +49,6 @@ func (q *queue[T]) run(stop <-chan struct{}) {
 		}
 		if len(items) > 0 {
 			continue
-		}
-		if closed {
-			return
 		}
 		select {
 		case <-q.wake:

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -56,11 +57,13 @@ type agent struct {
 	logs     map[int]*ranklog.Writer
 	hold     *portHold
 	keeper   proc.ID
+	beside   proc.ID            // the coordinator, on the head host
 	beaten   rendezvous.Instant // when the last own beat was
 	noKeeper time.Duration      // since the keeper was heard, counted in own beats
 	noWords  time.Duration      // since the launcher was, before the Join
 	failing  string             // why this host ends its workers by itself
 	finished bool
+	released bool // by the keeper
 	follows  context.Context
 	unfollow context.CancelFunc
 }
@@ -141,6 +144,10 @@ func (a *agent) listenToKeeper() {
 func (a *agent) heed(m tug) {
 	a.noKeeper = 0
 	switch {
+	case m.Bye:
+		a.released = true
+	case m.Beside != nil:
+		a.beside = *m.Beside
 	case m.Ready != nil && m.Ready.Error != "":
 		a.words.say(orders.FromAgent{Error: "coordinator: " + m.Ready.Error})
 		a.finished = true
@@ -263,6 +270,9 @@ func (a *agent) start(o *orders.Start) {
 			if w != nil {
 				ended.Log = w.log.Path()
 			}
+			if errors.Is(err, errNoKeeper) { // that came first
+				a.fail("its keeper died")
+			}
 			a.tell(orders.News{Ended: ended})
 			continue
 		}
@@ -356,7 +366,7 @@ func (a *agent) conclude(w *worker, left []proc.Stat) {
 }
 
 func (a *agent) warnOfLog(w *worker) {
-	failure, _ := w.log.Failure()
+	_, failure := w.log.Failure()
 	if failure == nil && w.log.Removed() {
 		failure = fmt.Errorf("%s was removed", w.log.Path())
 	}
@@ -421,22 +431,58 @@ func endBelow() []proc.Stat {
 	return proc.KillBelow(killWait, nil)
 }
 
-// leave says goodbye: to the coordinator once it has taken in everything, then to
-// the keeper.
+// leave says goodbye: to the keeper, and to the coordinator once it has taken in everything.
 func (a *agent) leave() error {
+	if a.noKeeper > a.lease || !a.isReleased() {
+		a.replaceKeeper()
+	}
 	if a.member != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), min(5*time.Second, a.lease))
 		defer cancel()
 		a.member.Leave(ctx)
 	}
-	if a.noKeeper > a.lease {
-		// Nobody else would end it, and it must not wake up to a run that is over.
-		rundir.Remove(a.socketDir)
-		return proc.Signal(a.keeper, unix.SIGKILL)
-	}
-	if proc.Parent() != a.keeper {
-		rundir.Remove(a.socketDir)
-		return nil
-	}
-	return a.leash.send(tug{Done: true}, nil)
+	return nil
 }
+
+// isReleased tells the keeper that nothing is left, and reports whether it has taken that
+// in. One that is dead or stopped does not.
+func (a *agent) isReleased() bool {
+	_ = a.leash.send(tug{Done: true}, nil)
+	limit := time.After(a.lease)
+	for !a.released {
+		if proc.Parent() != a.keeper {
+			return false
+		}
+		select {
+		case f := <-a.inbox:
+			f()
+		case <-limit:
+			return false
+		}
+	}
+	return true
+}
+
+// replaceKeeper does what is left to do of a keeper that died or is stopped: nobody else
+// would end the latter, and it must not wake up to a run that is over; and on the head
+// host nobody else would notice that the coordinator hangs.
+func (a *agent) replaceKeeper() {
+	_ = proc.Signal(a.keeper, unix.SIGKILL)
+	answered := rendezvous.Now()
+	for proc.Lives(a.beside) {
+		if a.member != nil {
+			answered = max(answered, a.member.Answered())
+		}
+		silent := rendezvous.Now().Sub(answered)
+		if silent >= a.lease {
+			_ = proc.Signal(a.beside, unix.SIGKILL)
+		}
+		if silent >= a.lease+killWait {
+			break // state D
+		}
+		time.Sleep(endPoll)
+	}
+	rundir.Remove(a.socketDir)
+}
+
+const endPoll = 50 * time.Millisecond

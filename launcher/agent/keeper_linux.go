@@ -159,7 +159,10 @@ func (k *keeper) startCoordinator(program string, args []string, log *os.File) e
 			"-control", control}, args...),
 		Files: []*os.File{nil, log, log, end},
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return k.leash.send(tug{Beside: &k.coord.ID}, nil)
 }
 
 // closeInherited closes what whoever started this process had open beside the standard
@@ -265,6 +268,7 @@ func (k *keeper) take(p pulled) {
 		delete(k.pipes, m.Let)
 	case m.Done:
 		k.done = true
+		_ = k.leash.send(tug{Bye: true}, nil) // an agent that is gone already waits for nothing
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/ranklog"
 )
 
@@ -28,7 +29,9 @@ type tug struct {
 	Let  string `json:"let,omitempty"`  // the log at this path is complete
 	Done bool   `json:"done,omitempty"` // nothing is left; the agent ends now
 	// From the keeper.
+	Beside           *proc.ID      `json:"beside,omitempty"`            // the coordinator's process
 	Ready            *orders.Ready `json:"ready,omitempty"`             // the coordinator is up
+	Bye              bool          `json:"bye,omitempty"`               // the agent's Done is taken in
 	CoordinatorEnded string        `json:"coordinator_ended,omitempty"` // how
 }
 

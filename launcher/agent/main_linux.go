@@ -55,8 +55,9 @@ func lean() {
 	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
 	debug.SetGCPercent(50)
 	// A launcher or a terminal that has gone must not take this process along. Signals
-	// are taken and thrown away, not ignored: workers would inherit that.
-	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGPIPE)
+	// are taken and thrown away, not ignored: workers would inherit that. The same goes for
+	// those that a shell has had ignored already: SIGHUP by nohup, SIGINT by a script's "&".
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGPIPE, unix.SIGINT)
 }
 
 // Descriptors that the keeper hands to its children.

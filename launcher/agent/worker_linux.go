@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -75,6 +76,9 @@ func closeAll(files []*os.File) {
 	}
 }
 
+// errNoKeeper: a worker is not started without somebody who would save its output.
+var errNoKeeper = errors.New("hand pipe to keeper")
+
 // openPipes makes a pipe per lane and returns the worker's ends.
 func (a *agent) openPipes(w *worker) (ends []*os.File, err error) {
 	for _, lane := range []ranklog.Lane{ranklog.Stdout, ranklog.Stderr} {
@@ -88,7 +92,7 @@ func (a *agent) openPipes(w *worker) (ends []*os.File, err error) {
 		read, write := os.NewFile(uintptr(fds[0]), "output"), os.NewFile(uintptr(fds[1]), "output")
 		w.pipes, ends = append(w.pipes, read), append(ends, write)
 		if err := a.leash.send(tug{Hold: &held{Path: w.log.Path(), Lane: lane}}, read); err != nil {
-			return ends, fmt.Errorf("hand pipe to keeper: %w", err)
+			return ends, fmt.Errorf("%w: %w", errNoKeeper, err)
 		}
 	}
 	return ends, nil

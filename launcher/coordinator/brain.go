@@ -217,6 +217,7 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.failing(host, n.Failing, at)
 	case n.Finished != nil:
 		h.finished = true
+		b.giveUpRanks(host) // of which it has told no end, and will not
 		for _, left := range n.Finished.Left {
 			b.left = append(b.left, h.name+": "+left)
 		}

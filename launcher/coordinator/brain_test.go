@@ -307,6 +307,34 @@ func TestASilentHostIsLostAfterTheLease(t *testing.T) {
 	}
 }
 
+// Socket errors of others may come long before a silent host counts as lost.
+func TestAHostThatWasSilentBeforeAWorkerFailedIsTheCause(t *testing.T) {
+	for name, c := range map[string]struct {
+		silent time.Duration // before the failure
+		class  string
+	}{
+		"silent for some heartbeats": {3 * time.Second, report.ClassHostLost},
+		"heard a moment ago":         {300 * time.Millisecond, report.ClassExit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDrill(t).run()
+			heard := d.b.now
+			d.after(c.silent)
+			d.ended(1, orders.Ended{Code: 1})
+			for _, rank := range []int{0, 2, 3} {
+				d.ended(rank, orders.Ended{Sent: "SIGTERM"})
+			}
+			d.after(d.b.lease)
+			d.b.tick(func(host int) (rendezvous.Instant, bool) {
+				return []rendezvous.Instant{d.b.now, d.b.now, heard}[host], true
+			})
+			d.take()
+			r := d.end(0, 1)
+			d.check("class", r.FirstCause.Class, c.class)
+		})
+	}
+}
+
 // The others' socket errors come after the loss that made them.
 func TestWhatWorkersMakeOfALostHostIsNoCause(t *testing.T) {
 	d := newDrill(t).run()

@@ -36,6 +36,7 @@ type Coordinator struct {
 	began       bool               // the attempt's workers are being started
 	wrapping    bool
 	quit        bool // there will be no run
+	orphan      bool // the keeper died
 	over        *report.Report
 }
 
@@ -65,7 +66,6 @@ func (c *Coordinator) run() {
 	defer close(c.ended)
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
-	born := rendezvous.Now()
 	var overAt time.Time
 	for {
 		select {
@@ -81,7 +81,7 @@ func (c *Coordinator) run() {
 		}
 		c.act()
 		switch {
-		case c.brain == nil && (c.quit || rendezvous.Now().Sub(born) > c.lease):
+		case c.brain == nil && c.quit:
 			return
 		case c.over != nil && overAt.IsZero():
 			overAt = time.Now()
@@ -94,8 +94,9 @@ func (c *Coordinator) run() {
 
 // allLeft reports whether every host has ended its link: its last words were taken in.
 func (c *Coordinator) allLeft() bool {
-	for _, h := range c.brain.hosts {
-		if h.linked && !h.gone {
+	for i, h := range c.brain.hosts {
+		// Without a keeper the agent beside this process stays as long as this process.
+		if orphan := i == 0 && c.orphan; h.linked && !h.gone && !orphan {
 			return false
 		}
 	}
@@ -173,9 +174,15 @@ func (c *Coordinator) noteStall(now rendezvous.Instant) {
 	c.ticked = now
 }
 
+// allRead reports whether who reads output has it all, as far as it still comes: an agent
+// that is gone, or has ended by itself, pushes nothing more.
 func (c *Coordinator) allRead() bool {
+	silent := func(rank int) bool {
+		h := c.brain.hosts[c.brain.ranks[rank].host]
+		return h.gone || h.finished
+	}
 	for _, r := range c.readings {
-		if !r.finished(func(rank int) bool { return c.brain.hosts[c.brain.ranks[rank].host].gone }) {
+		if !r.finished(silent) {
 			return false
 		}
 	}

@@ -128,7 +128,10 @@ func (b *brain) dropped(host int, why string) {
 func (b *brain) failing(host int, f *orders.Failing, at rendezvous.Instant) {
 	h := b.hosts[host]
 	h.failing = f.Reason
-	if b.phase == running || b.phase == restarting {
+	switch b.phase {
+	case gathering:
+		b.refuse(host, "its agent gave up: "+f.Reason)
+	case running, restarting:
 		b.hostLost(host, at, report.ClassAgent, fmt.Sprintf("%s ends its workers: %s", h.name, f.Reason))
 	}
 }
@@ -136,7 +139,7 @@ func (b *brain) failing(host int, f *orders.Failing, at rendezvous.Instant) {
 // keeperDied: the keeper beside this process is no more, and with it who would end
 // this host's processes if the agent cannot.
 func (b *brain) keeperDied() {
-	message := "the keeper on " + b.hosts[0].name + " died"
+	message := b.hosts[0].name + " ends its workers: its keeper died"
 	switch b.phase {
 	case gathering:
 		b.refusals = append(b.refusals, refusal{host: b.hosts[0].name, code: report.ExitUnreachable, message: "its keeper died"})
@@ -160,6 +163,11 @@ func (b *brain) hostEmpty(host int) {
 // giveUp stops waiting for a host.
 func (b *brain) giveUp(host int) {
 	b.hosts[host].gone = true
+	b.giveUpRanks(host)
+}
+
+// giveUpRanks stops waiting for the ends of a host's ranks.
+func (b *brain) giveUpRanks(host int) {
 	for _, r := range b.ranks {
 		if r.host == host && r.ended == nil {
 			r.lost = true
@@ -178,7 +186,7 @@ func (b *brain) signal(name string) {
 func (b *brain) hostLost(host int, at rendezvous.Instant, class, message string) {
 	b.lostAt = at
 	b.lost = &report.Cause{Class: class, Message: message, Host: b.hosts[host].name, Attempt: b.attempt}
-	b.say(event.Event{Kind: event.Lost, Host: b.hosts[host].name, Message: message})
+	b.say(event.Event{Kind: event.Lost, Host: b.hosts[host].name, Message: message, Silent: class == report.ClassHostLost})
 	b.stopAll(b.hosts[host].name+" is lost", false)
 }
 
@@ -219,7 +227,7 @@ func (b *brain) unheard(host int, last rendezvous.Instant) {
 	case running, restarting:
 		b.hostLost(host, last, report.ClassHostLost, message)
 	default:
-		b.say(event.Event{Kind: event.Lost, Host: h.name, Message: message})
+		b.say(event.Event{Kind: event.Lost, Host: h.name, Message: message, Silent: true})
 		b.lostWhileStopping(h, last, message)
 	}
 	b.left = append(b.left, h.name+": did not answer any more; its keeper ends its workers within the lease of "+b.lease.String())

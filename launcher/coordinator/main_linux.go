@@ -108,6 +108,7 @@ func (c *Coordinator) listenToKeeper(keeper io.Reader) {
 		n, _ := keeper.Read(buf)
 		empty := n == 1
 		c.post(func() {
+			c.orphan = !empty
 			switch {
 			case c.brain == nil:
 				c.quit = true

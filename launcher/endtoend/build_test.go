@@ -33,8 +33,21 @@ var shipped struct {
 
 // workshopDir makes the folder for built programs.
 func workshopDir() (string, error) {
-	workshop.once.Do(func() { workshop.dir, workshop.err = os.MkdirTemp("", "endtoend-") })
+	workshop.once.Do(func() {
+		removeOldWorkshops()
+		workshop.dir, workshop.err = os.MkdirTemp("", "endtoend-")
+	})
 	return workshop.dir, workshop.err
+}
+
+// removeOldWorkshops removes what tests that were killed have left: no test takes a day.
+func removeOldWorkshops() {
+	old, _ := filepath.Glob(filepath.Join(os.TempDir(), "endtoend-*"))
+	for _, dir := range old {
+		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
+			os.RemoveAll(dir)
+		}
+	}
 }
 
 // muster is the binary under test.

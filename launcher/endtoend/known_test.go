@@ -5,6 +5,9 @@ package endtoend
 import (
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -214,12 +217,7 @@ func TestALostConnectionIsMadeAgainAndShowsEachLineOnce(t *testing.T) {
 	bed := lend(t)
 	u := newUser(t, bed)
 	head := bed.Host("host-z")
-	l := u.start("run", u.write(job{script: fmt.Sprintf(`
-		cd %s
-		i=0
-		while [ ! -e end ]; do echo line $RANK $i; i=$((i+1)); touch ready-$RANK; sleep 0.02; done
-		echo $i >count-$RANK
-		echo done`, u.dir), hosts: []string{"host-z", "host-a"}}))
+	l := u.start("run", u.write(job{script: fmt.Sprintf(counting, u.dir), hosts: []string{"host-z", "host-a"}}))
 	u.waitReady(2)
 	for again := range 3 {
 		eventually(t, "lines are shown", func() bool { return strings.Contains(l.stdout.String(), "host-z:0| line 0") })
@@ -230,16 +228,97 @@ func TestALostConnectionIsMadeAgainAndShowsEachLineOnce(t *testing.T) {
 	shown := len(l.stdout.String())
 	eventually(t, "more lines are shown", func() bool { return len(l.stdout.String()) > shown })
 	u.file("end", "")
+	u.checkCounted(l.wait().exits(0))
+}
+
+// The laptop loses its network, the hosts do not.
+func TestALauncherWithoutNetworkComesBack(t *testing.T) {
+	bed := lend(t)
+	u := newUser(t, bed)
+	l := u.start("run", u.write(job{script: fmt.Sprintf(counting, u.dir), hosts: []string{"host-z", "host-a"}, more: shortLease}))
+	u.waitReady(2)
+	link := linkTo(t, bed.Host("host-z"))
+	setLink(t, link, "down")
+	l.waitToSay("lost the connection to host-z")
+	setLink(t, link, "up")
+	l.waitToSay("connected again")
+	u.file("end", "")
 	r := l.wait().exits(0)
+	u.checkCounted(r)
+}
+
+// linkTo is the machine's interface that leads to a host.
+func linkTo(t *testing.T, h *testbed.Host) string {
+	t.Helper()
+	all, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range all {
+		addrs, _ := link.Addrs()
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Contains(h.Addr) {
+				return link.Name
+			}
+		}
+	}
+	t.Fatalf("no interface leads to %s", h.Addr)
+	return ""
+}
+
+func setLink(t *testing.T, link, state string) {
+	t.Helper()
+	if out, err := exec.Command("ip", "link", "set", link, state).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if state == "down" {
+		t.Cleanup(func() { _ = exec.Command("ip", "link", "set", link, "up").Run() })
+	}
+}
+
+// counting is a worker that writes a line now and then until it is let.
+const counting = `
+cd %s
+i=0
+while [ ! -e end ]; do echo line $RANK $i; i=$((i+1)); touch ready-$RANK; sleep 0.02; done
+echo $i >count-$RANK
+echo done`
+
+// checkCounted checks that each line of two counting ranks is shown once, in order.
+func (u *user) checkCounted(r result) {
+	u.t.Helper()
 	for rank, host := range []string{"host-z", "host-a"} {
 		var want []string
-		for i := range mustInt(t, u.read(fmt.Sprintf("count-%d", rank))) {
+		for i := range mustInt(u.t, u.read(fmt.Sprintf("count-%d", rank))) {
 			want = append(want, fmt.Sprintf("line %d %d", rank, i))
 		}
 		if got := r.linesOf(host, rank); !slices.Equal(got, append(want, "done")) {
-			t.Errorf("of rank %d %d lines are shown, %d were written: %.2000q", rank, len(got), len(want)+1, got)
+			u.t.Errorf("of rank %d %d lines are shown, %d were written: %.2000q", rank, len(got), len(want)+1, got)
 		}
 	}
+}
+
+// The head host is off and on again; it knows of the run what was on its disk.
+func TestARunWhoseHeadHostRebootedIsLost(t *testing.T) {
+	bed := lend(t)
+	u := newUser(t, bed)
+	u.runJob(job{script: fmt.Sprintf(obedient, u.dir), hosts: []string{"host-z", "host-a"}, more: shortLease}, "--detach").exits(0)
+	u.waitReady(2)
+	head := bed.Host("host-z")
+	if err := head.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	u.gone(bed.Host("host-a"), 5*lease)
+	if err := head.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if run := u.listed()[0]; run["state"] != "lost" || run["exit"] != nil {
+		t.Errorf("the run is listed as %v", run)
+	}
+	for _, command := range []string{"attach", "stop", "report"} {
+		u.run(command, "-").exits(69).says("is lost")
+	}
+	u.run("status", "-").exits(0)
 }
 
 func mustInt(t testing.TB, text string) (n int) {
@@ -259,7 +338,7 @@ func sessions(t testing.TB, h *testbed.Host) (found []testbed.Process) {
 	}
 	for _, p := range all {
 		title := strings.Join(p.Args, " ")
-		if strings.HasPrefix(title, "sshd: ") || strings.HasPrefix(title, "sshd-session: ") {
+		if strings.HasPrefix(title, "sshd: root") || strings.HasPrefix(title, "sshd-session: root") {
 			found = append(found, p)
 		}
 	}

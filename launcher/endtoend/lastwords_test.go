@@ -107,13 +107,16 @@ func TestAFullLogDiskStopsNoTraining(t *testing.T) {
 	}
 }
 
-func TestALogDiskThatIsFullFromTheStartIsSaidBeforeIt(t *testing.T) {
+func TestALogDiskThatIsFullFromTheStartStopsNoTraining(t *testing.T) {
 	bed := lend(t)
 	u := newUser(t, bed)
 	h := bed.Host("host-a")
 	smallDisk(t, h, "/root/.local/state/muster/runs", "64k")
 	on(t, h, "sh", "-c", "head -c 200000 /dev/zero >/root/.local/state/muster/runs/filler || true")
-	u.runJob(job{script: "touch " + u.path("ran"), hosts: []string{"host-z", "host-a"}}).says("host-a", "no space left")
+	r := u.runJob(job{script: "echo words", hosts: []string{"host-z", "host-a"}}).exits(0).says("host-a: rank 1: its output cannot be kept any more", "no space left")
+	if !strings.Contains(r.stdout, "host-z:0| words") {
+		t.Errorf("standard output is %q", r.stdout)
+	}
 }
 
 func TestARemovedLogFolderStopsNoTraining(t *testing.T) {

@@ -4,6 +4,7 @@ package endtoend
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -48,6 +49,9 @@ func restore(t *testing.T, bed *testbed.Bed) {
 		left, _ := h.Leftovers()
 		for _, p := range left {
 			_ = h.Kill(p.PID, syscall.SIGKILL) // it may be gone by now
+		}
+		for _, folder := range onHost(h, "/tmp/muster-run-*") {
+			os.RemoveAll(folder)
 		}
 		if h.PID() != 0 {
 			continue

@@ -44,7 +44,7 @@ func TestTheLossOfAPartEndsTheRunAtOnceAndNamesIt(t *testing.T) {
 		{agent, "host-a", 69, "the agent on host-a died"},
 		{agent, "host-z", 69, "the agent on host-z died"},
 		{keeper, "host-a", 69, "host-a ends its workers: its keeper died"},
-		{keeper, "host-z", 69, "the keeper on host-z died"},
+		{keeper, "host-z", 69, "host-z ends its workers: its keeper died"},
 		{coordinator, "host-z", 70, "lost its coordinator on host-z"},
 	} {
 		t.Run(c.part+" of "+c.host, func(t *testing.T) {
@@ -104,22 +104,15 @@ func (u *user) gone(h *testbed.Host, limit time.Duration) {
 func TestAHostThatIsCutOffEndsItsWorkersByItself(t *testing.T) {
 	bed := lend(t)
 	u := newUser(t, bed)
-	l := u.start("run", u.write(job{script: fmt.Sprintf(stubborn, u.dir), hosts: three, more: shortLease}))
+	l := u.start("run", u.write(job{script: fmt.Sprintf(stubborn, u.dir), hosts: three, more: shortLease + "stop {\n grace = \"1s\"\n}"}))
 	u.waitReady(3)
 	cut := bed.Host("host-m")
 	if err := cut.CutSilently(); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
 	u.gone(cut, 5*lease)
-	t.Logf("its workers were gone after %v", time.Since(began))
-	// The others do not end by SIGTERM: their grace is the lease's rest at most where the
-	// coordinator has gone, but here it is the job file's.
-	l.waitToSay("no answer from host-m for 3")
-	l.signal(syscall.SIGINT)
-	l.signal(syscall.SIGINT)
-	r := l.wait()
-	r.exits(69).says("✗ no answer from host-m for 3", "ranks 0-1: stopped by muster")
+	r := l.wait().exits(69)
+	r.says("✗ no answer from host-m for 3", "ranks 0-1: stopped by muster (SIGKILL)", "rank 2: its end is not known: host-m was lost")
 }
 
 // B40
@@ -153,6 +146,7 @@ func TestTheLossOfTheHeadHostEndsTheOthersAndIsSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bed := lend(t)
 			u := newUser(t, bed)
+			u.ssh("host-z", "HostName "+bed.Host("host-z").Addr.String(), "ConnectTimeout 4")
 			l := u.start("run", u.write(job{script: fmt.Sprintf(obedient, u.dir), hosts: three, more: shortLease}))
 			u.waitReady(3)
 			if err := lose(bed.Host("host-z")); err != nil {

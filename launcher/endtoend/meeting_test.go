@@ -78,9 +78,14 @@ func TestMasterAddressIsSeenToBeReachableFromEveryHost(t *testing.T) {
 	t.Run("another where one host does not get there", func(t *testing.T) {
 		u := newUser(t, bed)
 		on(t, other, "ip", "route", "add", "prohibit", head.Addr.String())
-		r := u.runJob(job{script: fmt.Sprintf(sayWhere, u.dir), hosts: []string{"head", "other"}}).exits(0)
+		r := u.runJob(job{script: fmt.Sprintf(sayWhere+"echo $GLOO_SOCKET_IFNAME", u.dir), hosts: []string{"head", "other"}}).exits(0)
 		if master := u.masterOf(r, 2); master != head.SecondAddr.String() {
 			t.Errorf("MASTER_ADDR is %s, other reaches head by %s alone", master, head.SecondAddr)
+		}
+		for rank, line := range []string{"head:0| eth1\n", "other:1| eth1\n"} {
+			if !strings.Contains(r.stdout, line) {
+				t.Errorf("rank %d is not told to use the interface that leads there:\n%s", rank, r.stdout)
+			}
 		}
 		if events := newest(t, head.Home, "events.jsonl"); !strings.Contains(events, head.Addr.String()+" was passed over: other does not reach it") {
 			t.Errorf("the run's events do not say why %s was passed over:\n%s", head.Addr, events)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/muster-dev/muster/launcher/testbed"
 )
@@ -119,8 +120,8 @@ func connectOut(t *testing.T, h *testbed.Host, connections int) (end func()) {
 	return func() { close(stop); <-dialled; l.Close(); <-accepted }
 }
 
-// dialUntil keeps so many connections open at a time, each for as long as it takes to open
-// the others.
+// dialUntil opens some hundred connections a second and keeps so many of them open at a
+// time.
 func dialUntil(stop <-chan struct{}, addr string, connections int) {
 	open := make([]net.Conn, connections)
 	defer func() {
@@ -130,11 +131,13 @@ func dialUntil(stop <-chan struct{}, addr string, connections int) {
 			}
 		}
 	}()
+	pace := time.NewTicker(2 * time.Millisecond)
+	defer pace.Stop()
 	for i := 0; ; i = (i + 1) % connections {
 		select {
 		case <-stop:
 			return
-		default:
+		case <-pace.C:
 		}
 		if open[i] != nil {
 			open[i].Close()

@@ -119,10 +119,8 @@ func TestTheKeyDLeavesTheRunAndTheTerminalAsTheyWere(t *testing.T) {
 	term := u.inTerminal(muster(t), "run", u.write(job{script: fmt.Sprintf(untilEnd, u.dir), hosts: []string{"host-z", "host-a"}}))
 	u.waitReady(2)
 	term.typeKeys("xd")
-	r := term.waitFor(atOnce).exits(0)
-	if !strings.Contains(r.stdout, "goes on: muster attach t-") {
-		t.Errorf("the terminal shows %q", r.stdout)
-	}
+	term.waitFor(atOnce).exits(0)
+	term.shows("goes on: muster attach t-")
 	if got := term.settings(); got != asItWas {
 		t.Errorf("the terminal's settings are %#x, want %#x", got, asItWas)
 	}
@@ -165,12 +163,14 @@ func TestCtrlZGivesTheTerminalBackAndTheRunIsUnharmed(t *testing.T) {
 	}
 	eventually(t, "keys are read one by one", func() bool { return term.settings() == 0 })
 	u.file("end", "")
-	r := term.wait().exits(0)
-	if n := strings.Count(r.stdout, "done"); n != 2 {
-		t.Errorf("%d ranks are seen to be done:\n%s", n, r.stdout)
+	term.wait().exits(0)
+	term.shows("all ranks ended well") // its last words
+	shown := term.stdout.String()
+	if n := strings.Count(shown, "done"); n != 2 {
+		t.Errorf("%d ranks are seen to be done:\n%s", n, shown)
 	}
-	if strings.Contains(r.stdout, "warning") || term.settings() != asItWas {
-		t.Errorf("the terminal has settings %#x and shows\n%s", term.settings(), r.stdout)
+	if strings.Contains(shown, "warning") || term.settings() != asItWas {
+		t.Errorf("the terminal has settings %#x and shows\n%s", term.settings(), shown)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestARunInTheBackgroundDoesNotTouchTheTerminal(t *testing.T) {
 	term.wait().exits(0)
 }
 
-func TestAClosedTerminalLeavesTheRun(t *testing.T) {
+func TestATerminalThatGoesAwayLeavesTheRun(t *testing.T) {
 	bed := lend(t)
 	u := newUser(t, bed)
 	path := u.write(job{script: fmt.Sprintf(untilEnd, u.dir), hosts: []string{"host-z", "host-a"}})

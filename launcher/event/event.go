@@ -44,6 +44,7 @@ type Event struct {
 	Grace   float64        `json:"grace_s,omitempty"` // of Stopping: seconds until SIGKILL
 	ByUser  bool           `json:"by_user,omitempty"` // of Stopping: the user wants it
 	Failed  bool           `json:"failed,omitempty"`  // of Ended: by itself, not well
+	Silent  bool           `json:"silent,omitempty"`  // of Lost: nothing at all is heard from the host
 	Report  *report.Report `json:"report,omitempty"`  // of Over
 }
 

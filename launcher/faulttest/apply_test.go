@@ -108,6 +108,7 @@ func (r *trial) is(p testbed.Process, f fault) bool {
 func (r *trial) undo(a *applied) {
 	r.pause(a.undo)
 	err := r.takeBack(a)
+	a.undo = time.Since(a.at) // as it was: a loaded machine takes longer
 	r.note("undone: %v (%v)", a.fault, err)
 }
 

@@ -92,8 +92,10 @@ func (f fault) grade(e ...ending) verdict {
 func (f fault) beforeCommit() verdict {
 	name := hosts[f.host]
 	switch f.part {
-	case agent, keeper, host:
+	case agent, keeper:
 		return f.grade(ending{[]int{69}, name})
+	case host:
+		return f.hostLost()
 	case coordinator:
 		return f.grade(ending{[]int{69, 70}, name})
 	case session:
@@ -121,11 +123,7 @@ func (f fault) afterCommit() verdict {
 	case agent, keeper:
 		return f.grade(ending{[]int{69}, name})
 	case host:
-		v := f.grade(ending{[]int{69}, name})
-		if f.host == 0 && len(v.endings) > 0 { // the others miss the coordinator, wherever it is
-			v.endings = append(v.endings, ending{[]int{69}, "no answer from the coordinator"})
-		}
-		return v
+		return f.hostLost()
 	case coordinator:
 		v := f.grade(ending{[]int{70}, "coordinator"})
 		if f.blow == stop { // the agents cannot know why it is silent
@@ -138,6 +136,15 @@ func (f fault) afterCommit() verdict {
 		}
 	}
 	return verdict{}
+}
+
+// hostLost: where the head host is cut off, it takes the others for lost and they the
+// coordinator, and whose word the user gets depends on when it is healed.
+func (f fault) hostLost() verdict {
+	if f.host == 0 {
+		return f.grade(ending{[]int{69}, hosts[0]}, ending{[]int{69}, "no answer from"})
+	}
+	return f.grade(ending{[]int{69}, hosts[f.host]})
 }
 
 // whileStopping: what happens to workers then is no cause, unless it was first.
@@ -162,5 +169,15 @@ func (r *trial) hasSuspended() bool {
 // slack is what a loaded machine may take longer.
 const slack = 12 * time.Second
 
+// returning is how long a launcher may try to come back to a head host that it has lost:
+// five times, under the tests' ConnectTimeout.
+const returning = 5 * (3*time.Second + 2*time.Second)
+
 // bound is how long the end may take once nothing more happens.
-func (r *trial) bound() time.Duration { return lease + r.s.grace + slack }
+func (r *trial) bound() time.Duration {
+	d := lease + r.s.grace + slack
+	if slices.ContainsFunc(r.faults, func(a *applied) bool { return a.part == host && a.host == 0 }) {
+		d += returning
+	}
+	return d
+}

@@ -35,6 +35,12 @@ func StatOf(pid int) (Stat, error) {
 	return parseStat(text)
 }
 
+// Lives reports whether a process has not ended yet.
+func Lives(id ID) bool {
+	s, err := StatOf(id.PID)
+	return err == nil && s.ID == id && s.State != 'Z' && s.State != 'X'
+}
+
 // Parent names this process's parent.
 func Parent() ID {
 	s, err := StatOf(os.Getppid())

@@ -197,7 +197,7 @@ func TestAFullDiskNeverBlocksTheWorker(t *testing.T) {
 	if err := w.Pump(r, Stdout); err != nil {
 		t.Fatal(err)
 	}
-	failure, dropped := w.Failure()
+	dropped, failure := w.Failure()
 	if failure == nil || dropped != 1<<20 {
 		t.Fatalf("failure %v after %d bytes", failure, dropped)
 	}

@@ -237,12 +237,12 @@ func (w *Writer) Size() int64 {
 	return w.size
 }
 
-// Failure returns why output could not be written, and how many bytes were thrown
-// away since; nil if all is well.
-func (w *Writer) Failure() (error, int64) {
+// Failure returns how many bytes were thrown away, and why output could not be
+// written; nil if all is well.
+func (w *Writer) Failure() (dropped int64, why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.failure, w.dropped
+	return w.dropped, w.failure
 }
 
 // Removed reports whether the file has lost its name: it is still written, but nobody

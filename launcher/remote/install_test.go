@@ -2,8 +2,10 @@ package remote
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,8 +92,8 @@ func TestShellThatRunsNothing(t *testing.T) {
 func TestShellThatHangs(t *testing.T) {
 	s, c := pair(t, `ForceCommand echo "loading modules"; exec sleep 60`)
 	d := c.dialer()
-	d.StartTimeout = 500 * time.Millisecond
-	startFails(t, connect(t, d, s.target()), agentLaunch(), KindShell, "said nothing for 500ms", "loading modules")
+	d.StartTimeout = 5 * time.Second
+	startFails(t, connect(t, d, s.target()), agentLaunch(), KindShell, "said nothing for 5s", "loading modules")
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	_, err := connect(t, c.dialer(), s.target()).Start(ctx, agentLaunch())
@@ -101,15 +103,12 @@ func TestShellThatHangs(t *testing.T) {
 	}
 }
 
+// bigPrograms are of a size that gzip cannot shrink much.
 func bigPrograms(size int) fakePrograms {
-	// Content that gzip cannot shrink.
-	var b strings.Builder
-	b.WriteString("#!/bin/sh\necho hello; exit 0\n#")
-	for seed := uint64(1); b.Len() < size; {
-		seed = seed*6364136223846793005 + 1442695040888963407
-		fmt.Fprintf(&b, "%x", seed>>20)
-	}
-	return fakePrograms{"muster-agent": b.String(), "muster": b.String() + "#"}
+	noise := make([]byte, size*3/4)
+	rand.NewChaCha8([32]byte{}).Read(noise)
+	text := "#!/bin/sh\necho hello; exit 0\n#" + base64.StdEncoding.EncodeToString(noise)
+	return fakePrograms{"muster-agent": text, "muster": text + "#"}
 }
 
 // noLeftovers checks that so many programs are installed and nothing else.
@@ -151,7 +150,7 @@ func TestProgramsThatAreNotThere(t *testing.T) {
 func TestConcurrentStarts(t *testing.T) {
 	s, c := pair(t)
 	d := c.dialer()
-	d.Programs = bigPrograms(2 << 20)
+	d.Programs = bigPrograms(1 << 20)
 	var seen progress
 	d.Progress = &seen
 	var work sync.WaitGroup
@@ -243,7 +242,7 @@ func (p *breaker) Upload(_, _ string, done, total int64) {
 func TestBrokenUploadLeavesNothing(t *testing.T) {
 	s, c := pair(t)
 	d := c.dialer()
-	d.Programs = bigPrograms(16 << 20)
+	d.Programs = bigPrograms(8 << 20)
 	p := &breaker{host: make(chan Host, 1), done: make(chan struct{})}
 	d.Progress = p
 	h := connect(t, d, s.target())

@@ -26,9 +26,9 @@ func TestNoSpace(t *testing.T) {
 	dir := mount(t, "size=1m", 0)
 	s, c := pair(t, "SetEnv XDG_CACHE_HOME="+dir)
 	d := c.dialer()
-	d.Programs = bigPrograms(8 << 20)
+	d.Programs = bigPrograms(4 << 20)
 	h := connect(t, d, s.target())
-	startFails(t, h, agentLaunch(), KindNoSpace, "a program of 8.0 MiB (1.0 MiB free", "No space left")
+	startFails(t, h, agentLaunch(), KindNoSpace, "a program of 4.0 MiB (1.0 MiB free", "No space left")
 	noLeftovers(t, dir, 0)
 	startFails(t, h, agentLaunch(), KindNoSpace)
 }

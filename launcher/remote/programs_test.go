@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -56,14 +57,28 @@ func (f fakePrograms) Find(program, goos, goarch string) (Binary, error) {
 	if !ok || goos != "linux" {
 		return Binary{}, errors.New("not carried")
 	}
-	sum := sha256.Sum256([]byte(text))
-	return Binary{Hash: hex.EncodeToString(sum[:8]), Size: int64(len(text)), Gzip: func() (io.ReadCloser, int64, error) {
-		var b bytes.Buffer
-		z := gzip.NewWriter(&b)
-		io.WriteString(z, text)
-		z.Close()
-		return io.NopCloser(&b), int64(b.Len()), nil
+	packed := pack(text)
+	return Binary{Hash: packed.hash, Size: int64(len(text)), Gzip: func() (io.ReadCloser, int64, error) {
+		return io.NopCloser(strings.NewReader(packed.gzip)), int64(len(packed.gzip)), nil
 	}}, nil
+}
+
+type packedText struct{ hash, gzip string }
+
+var packedTexts sync.Map // from text
+
+func pack(text string) packedText {
+	if done, ok := packedTexts.Load(text); ok {
+		return done.(packedText)
+	}
+	var b bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed)
+	io.WriteString(z, text)
+	z.Close()
+	sum := sha256.Sum256([]byte(text))
+	packed := packedText{hex.EncodeToString(sum[:8]), b.String()}
+	packedTexts.Store(text, packed)
+	return packed
 }
 
 // agentScript prints what it was told and the lines it is sent.

@@ -232,7 +232,7 @@ func (s *server) start(t testing.TB, config string) bool {
 // bounded is a context for everything that a test waits for.
 func bounded(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -15,7 +15,8 @@
 //
 // The init is this very program started again: an init function of this package
 // takes over when the environment says so (see boot.go), before main and before
-// flags are parsed. So only tests and the hosts command may import the package.
+// flags are parsed. So only tests, the hosts command and launcher/bench may import the
+// package.
 //
 // The package knows nothing of muster itself: not its agents, jobs or ranks.
 //

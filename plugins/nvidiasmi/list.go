@@ -1,0 +1,57 @@
+package nvidiasmi
+
+import (
+	"regexp"
+	"strconv"
+)
+
+// Listed is a GPU as nvidia-smi -L lists it: what there is, under which names.
+type Listed struct {
+	Index int
+	Name  string
+	UUID  string
+	MIG   []ListedMIG
+}
+
+// ListedMIG is a MIG device under its GPU. The queries tell neither profile nor UUID.
+type ListedMIG struct {
+	Profile string // "1g.10gb", "1c.3g.71gb", "1g.10gb+me"
+	Index   int    // among the MIG devices of the GPU
+	UUID    string // old drivers: MIG-GPU-…/7/0
+}
+
+var (
+	listedGPU = regexp.MustCompile(`^GPU (\d{1,4}): (.*?)(?: \(UUID: ([^)\s]+)\))?$`)
+	listedMIG = regexp.MustCompile(`^MIG (\S+)\s+Device\s+(\d{1,4}): \(UUID: ([^)\s]+)\)$`)
+)
+
+// ParseList reads the answer of nvidia-smi -L. Other lines, such as those about lost
+// GPUs, are left to ParseFailures.
+func ParseList(output []byte) []Listed {
+	var found []Listed
+	for text := range lines(output) {
+		if gpu, is := parseGPULine(text); is {
+			found = append(found, gpu)
+		} else if m := listedMIG.FindStringSubmatch(text); m != nil && len(found) > 0 {
+			parent := &found[len(found)-1]
+			parent.MIG = append(parent.MIG, ListedMIG{Profile: m[1], Index: digits(m[2]), UUID: m[3]})
+		}
+	}
+	return found
+}
+
+// parseGPULine reads "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-…)", which also heads the
+// answers of nvlink -s. "GPU 0: ... GPU is lost" is a sentence, no GPU.
+func parseGPULine(text string) (Listed, bool) {
+	m := listedGPU.FindStringSubmatch(text)
+	if m == nil || classify(text) != nil {
+		return Listed{}, false
+	}
+	return Listed{Index: digits(m[1]), Name: m[2], UUID: m[3]}, true
+}
+
+// digits reads what a regular expression has found to be a short row of digits.
+func digits(text string) int {
+	n, _ := strconv.Atoi(text)
+	return n
+}
