@@ -45,7 +45,7 @@ Exit status: 0 all ranks ended well; the first failing worker's own status, or
 lost; 75 refused before a worker was started; 70 a fault of muster itself;
 129, 130, 143 after SIGHUP, Ctrl-C, SIGTERM.`,
 		Commands: []*cli.Command{
-			runCommand(), planCommand(),
+			runCommand(), planCommand(), probeCommand(),
 			psCommand(), statusCommand(), logsCommand(), attachCommand(), stopCommand(), reportCommand(),
 			versionCommand(),
 		},

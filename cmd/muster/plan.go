@@ -40,8 +40,8 @@ func planJob(c *cli.Context) error {
 	}
 	ctx, end := untilSignal()
 	defer end()
-	look := launcher.Look{Job: job, Connect: connect, View: v}
-	p, err := look.Plan(ctx)
+	look := launcher.Look{Hosts: job.Hosts, Connect: connect, View: v}
+	p, err := look.Plan(ctx, job)
 	screen.Status("")
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/version"
+	"github.com/muster-dev/muster/plugins/nvidiasmi"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -106,10 +109,24 @@ func agentMain(prefix, args []string) error {
 	return a.run()
 }
 
+// deviceWait bounds a look at the devices: a driver that hangs must not hang who asks.
+const deviceWait = 15 * time.Second
+
 // factsMain prints the facts of this host, for commands that only look.
-func factsMain(_, _ []string) error {
+func factsMain(_, args []string) error {
+	flags := flag.NewFlagSet("facts", flag.ContinueOnError)
+	devices := flags.Bool("devices", false, "look at GPUs too")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	host := facts.Gather("")
+	if *devices {
+		ctx, cancel := context.WithTimeout(context.Background(), deviceWait)
+		defer cancel()
+		host.Devices = facts.LookAtDevices(ctx, "", nvidiasmi.New(&nvidiasmi.Program{}), host.CPUs.Allowed)
+	}
 	_, err := os.Stdout.Write(append(orders.Encode(orders.FromAgent{
-		Hello: &orders.Hello{Version: version.String(), Facts: facts.Gather("")},
+		Hello: &orders.Hello{Version: version.String(), Facts: host},
 	}), '\n'))
 	return err
 }

@@ -233,6 +233,9 @@ func (b *brain) reached(h *hostState, r *orders.Reached) {
 }
 
 func (b *brain) prepared(h *hostState, p *orders.Prepared) {
+	if b.phase != gathering {
+		return // a setup that muster has ended, as there will be no run
+	}
 	if p.Error != "" {
 		b.refusals = append(b.refusals, refusal{host: h.name, message: p.Error, code: report.ExitRefused, output: p.Output, log: p.Log})
 		h.prepared = true

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/report"
@@ -456,6 +458,9 @@ func (b *brain) firstFailure() int {
 	return first
 }
 
+// killedInShell is the exit status of a shell whose program was killed by SIGKILL.
+const killedInShell = 128 + int(unix.SIGKILL)
+
 func (b *brain) workerCause(rank int) (*report.Cause, int) {
 	r := b.ranks[rank]
 	e, host := r.ended, b.hosts[r.host].name
@@ -465,14 +470,17 @@ func (b *brain) workerCause(rank int) (*report.Cause, int) {
 	}
 	exit := e.Code
 	switch {
+	case e.Signal == "SIGKILL":
+		c.Evidence = append(c.Evidence, "muster did not send it: somebody else did, or the kernel for want of memory (dmesg on "+host+" tells)")
+	case e.Code == killedInShell:
+		c.Evidence = append(c.Evidence, "shells say so of a program that was killed by SIGKILL: by somebody, or by the kernel for want of memory (dmesg on "+host+" tells)")
+	}
+	switch {
 	case e.Error != "":
 		c.Class = report.ClassStart
 		exit = 127
 	case e.Signal != "":
 		c.Class = report.ClassSignal
-		if e.Signal == "SIGKILL" {
-			c.Evidence = append(c.Evidence, "muster did not send it: somebody else did, or the kernel for want of memory (dmesg on "+host+" tells)")
-		}
 		exit = 128 + signalNumber(e.Signal)
 	}
 	return c, exit

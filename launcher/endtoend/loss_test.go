@@ -33,6 +33,14 @@ func TestAWorkerThatSomebodyKilledIsNamedWithTheSignal(t *testing.T) {
 	l.waitFor(atOnce).exits(137).says("✗ rank 1 on host-a was killed by SIGKILL", "dmesg", "ranks 0,2: stopped by muster")
 }
 
+// B31
+func TestAShellWhoseProgramWasKilledIsExplainedToo(t *testing.T) {
+	bed := lend(t)
+	u := newUser(t, bed)
+	u.runJob(job{script: "sh -c 'kill -KILL $$'\nexit $?", hosts: []string{"host-z"}}).exits(137).
+		says("✗ rank 0 on host-z ended with exit status 137", "killed by SIGKILL", "dmesg")
+}
+
 // B39
 func TestTheLossOfAPartEndsTheRunAtOnceAndNamesIt(t *testing.T) {
 	t.Parallel()

@@ -216,7 +216,7 @@ func TestMasterPortIsHeldForRankZero(t *testing.T) {
 	bed := threeHosts(t)
 	h := bed.Host("host-z")
 	const first, last = 25000, 25003
-	script := "cd %s; echo $MASTER_PORT >port-$1-$RANK; touch ready-$1; while [ ! -e end ]; do sleep 0.02; done"
+	script := "cd %s; echo $MASTER_PORT >port-$1-$RANK; touch ready-$1-$RANK; while [ ! -e end ]; do sleep 0.02; done"
 	u := newUser(t, bed).sittingAt("host-z")
 	var launches []*launch
 	for _, name := range []string{"a", "b"} {
@@ -224,7 +224,7 @@ func TestMasterPortIsHeldForRankZero(t *testing.T) {
 			perHost: 2, more: fmt.Sprintf("ports = \"%d-%d\"", first, last)})
 		launches = append(launches, u.start("run", path))
 	}
-	u.waitFor("port-a-0", "port-a-1", "port-b-0", "port-b-1", "ready-a", "ready-b")
+	u.waitFor("ready-a-0", "ready-a-1", "ready-b-0", "ready-b-1")
 	ports := map[string]int{}
 	for _, name := range []string{"a", "b"} {
 		port, err := strconv.Atoi(strings.TrimSpace(u.read("port-" + name + "-0")))

@@ -27,6 +27,8 @@ type Host struct {
 	// connections.
 	EphemeralPorts [2]int `json:"ephemeral_ports"`
 	Logind         Logind `json:"logind"`
+	// Devices are looked at only where they are asked for: it can take seconds.
+	Devices *Devices `json:"devices,omitempty"`
 }
 
 // CPUs are the processors that processes of this user may run on, which a cpuset

@@ -104,7 +104,11 @@ func (f fault) beforeCommit() verdict {
 		return v
 	case launcher:
 		if f.blow == interrupt {
-			return verdict{endings: []ending{endsByUser}, certain: true}
+			v := verdict{endings: []ending{endsByUser}, certain: true}
+			if f.when == connecting { // before it has begun to take signals
+				v.endings = append(v.endings, ending{[]int{-2}, ""})
+			}
+			return v
 		}
 		if f.undo > shortEnough {
 			return verdict{endings: []ending{{[]int{69, 129}, ""}}, unsure: true}

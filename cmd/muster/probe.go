@@ -1,0 +1,84 @@
+package main
+
+import (
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/muster-dev/muster/launcher"
+	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/view"
+)
+
+func probeCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "probe",
+		Usage:     "show what machines really are: GPUs and the ways between them, CPUs, network",
+		ArgsUsage: "[JOB.hcl]",
+		Description: `Without hosts and job file it looks at this machine. Nothing is started that stays, and
+no CUDA context is opened.
+
+   muster probe
+   muster probe -H 'gpu[01-04]'
+   muster probe train.hcl --json | jq '.hosts[].islands'`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "hosts", Aliases: []string{"H"}, Usage: "look at these hosts: ssh aliases, user@host:port, ranges, separated by commas"},
+			varFlag(),
+			&cli.BoolFlag{Name: "json", Usage: "one JSON object"},
+		},
+		Action:       probe,
+		OnUsageError: onUsageError,
+	}
+}
+
+func probe(c *cli.Context) error {
+	screen := openScreen()
+	kind, hosts, err := probedHosts(c, screen)
+	if err != nil {
+		return err
+	}
+	v := view.NewRun(screen)
+	connect, err := connector(kind, v, v.Say)
+	if err != nil {
+		return err
+	}
+	ctx, end := untilSignal()
+	defer end()
+	look := launcher.Look{Hosts: hosts, Connect: connect, View: v}
+	found, err := look.Facts(ctx, true)
+	screen.Status("")
+	if err != nil {
+		return err
+	}
+	probed := make([]view.Probed, len(hosts))
+	for i, h := range hosts {
+		probed[i] = view.Probed{Name: h.Name, Address: h.Address, Facts: found[i]}
+	}
+	if c.Bool("json") {
+		return view.ProbeJSON(os.Stdout, probed)
+	}
+	view.Probe(screen, probed)
+	return nil
+}
+
+// probedHosts are those of -H, of the job file, or this machine.
+func probedHosts(c *cli.Context, screen *view.Screen) (kind string, hosts []config.Host, err error) {
+	switch {
+	case c.IsSet("hosts") && c.Args().Present():
+		return "", nil, usage("muster probe takes hosts by -H or a job file, not both")
+	case c.IsSet("hosts"):
+		hosts, err := config.ParseHosts(strings.TrimSpace(c.String("hosts")))
+		if err != nil {
+			return "", nil, usage("-H: %v", err)
+		}
+		return config.HostsSSH, hosts, nil
+	case c.Args().Present():
+		_, job, err := readJob(c, screen)
+		if err != nil {
+			return "", nil, err
+		}
+		return job.HostsKind, job.Hosts, nil
+	}
+	return config.HostsLocal, []config.Host{{Name: config.LocalName, Address: config.LocalName}}, nil
+}
