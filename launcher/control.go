@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
@@ -58,11 +59,19 @@ func (c *control) close() { c.conn.Close() }
 
 func (c *control) submit(ctx context.Context, s coordinator.Submission) error {
 	_, err := c.client.Submit(ctx, &pb.SubmitRequest{Submission: orders.Encode(s)})
-	if err != nil {
-		return errors.New(status.Convert(err).Message())
+	switch status.Code(err) {
+	case codes.OK:
+		return nil
+	case codes.FailedPrecondition, codes.InvalidArgument:
+		return &refusal{status.Convert(err).Message()}
 	}
-	return nil
+	return fmt.Errorf("hand the run over: %w", err)
 }
+
+// refusal is a coordinator's no.
+type refusal struct{ why string }
+
+func (r *refusal) Error() string { return "the coordinator refused the run: " + r.why }
 
 // watch hands every event from a number on to handle, until the run is over. It returns io.EOF then.
 func (c *control) watch(ctx context.Context, from uint64, handle func(event.Event)) error {

@@ -36,7 +36,8 @@ func (list hostErrors) failure(all int) *Failure {
 	}
 	fmt.Fprintf(&b, "%d of %d hosts cannot take part; nothing was started:", len(list), all)
 	for _, e := range list {
-		text := strings.ReplaceAll(e.err.Error(), "\n", "\n    ")
+		text := strings.TrimPrefix(e.err.Error(), "connect to "+e.host+": ")
+		text = strings.ReplaceAll(text, "\n", "\n    ")
 		if !strings.HasPrefix(text, e.host+":") {
 			text = e.host + ": " + text
 		}

@@ -157,7 +157,11 @@ func (r *Run) handOver(ctx context.Context, id string, f *fleet, p *plan.Plan) (
 	if err != nil {
 		c.close()
 		f.dismiss(endWait)
-		return 0, head.complaintOr(report.ExitInternal, fmt.Errorf("the coordinator on %s refused the run: %w", head.name, err))
+		exit := report.ExitUnreachable
+		if no := (*refusal)(nil); errors.As(err, &no) {
+			exit = report.ExitInternal
+		}
+		return 0, head.complaintOr(exit, fmt.Errorf("%s: %w", head.name, err))
 	}
 	page := r.page(id, p)
 	if err := r.Notebook.Write(page); err != nil {

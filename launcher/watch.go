@@ -290,7 +290,7 @@ func (w *watch) heed(ctx context.Context, wish Wish) (status int, err error, don
 func (w *watch) leave(wish Wish) (int, error) {
 	w.fleet.leave()
 	if !w.isCommitted() {
-		return wish.Exit, failure(wish.Exit, "%s before the start; the hosts end what was begun within the lease", wish.Reason)
+		return wish.Exit, failure(wish.Exit, "%s before the start was confirmed: what was begun ends within the lease, unless the workers run already, which muster ps tells", wish.Reason)
 	}
 	w.view.Say(fmt.Sprintf("%s; run %s goes on: muster attach %s comes back to it, muster stop %s ends it", wish.Reason, w.page.Run, w.page.Run, w.page.Run))
 	return wish.Exit, nil
@@ -307,11 +307,7 @@ func (w *watch) sendAll(ctx context.Context, p *plan.Plan) {
 	for _, h := range w.fleet.hosts {
 		j := join
 		j.Name = h.name
-		if !h.say(orders.ToAgent{Join: &j}) {
-			w.troubleAt(h, errors.New("its agent cannot be told where the coordinator is"))
-			go w.tellWhenEmpty(ctx, h)
-			continue
-		}
+		_ = h.say(orders.ToAgent{Join: &j}) // an agent that has ended shows in what it says
 		go func() {
 			w.listen(h)
 			w.tellWhenEmpty(ctx, h)

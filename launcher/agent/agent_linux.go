@@ -334,7 +334,9 @@ func (a *agent) beat(beat time.Duration) {
 		a.warnOfLog(w)
 	}
 	if a.noWords += beat; a.noWords > a.lease && !a.joining {
-		a.finished = true // the launcher is stopped or hangs, and nothing has begun
+		// It is stopped or hangs, and nothing has begun. Should it wake up it is to know.
+		a.words.say(orders.FromAgent{Error: fmt.Sprintf("its agent has heard nothing from here for %v and has ended", a.lease)})
+		a.finished = true
 	}
 }
 

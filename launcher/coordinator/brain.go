@@ -76,7 +76,6 @@ type brain struct {
 type hostState struct {
 	name     string
 	linked   bool
-	asked    bool // to prepare
 	reach    map[string]rendezvous.Reach
 	complete bool // every address was tried
 	prepared bool

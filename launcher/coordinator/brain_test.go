@@ -381,6 +381,18 @@ func TestAStopBeforeTheStartLeavesNothing(t *testing.T) {
 	d.check("starts", d.sent(isStart), []int{})
 }
 
+func TestASetupThatWasEndedIsNoReasonForTheEnd(t *testing.T) {
+	d := newDrill(t)
+	for host := range 3 {
+		d.join(host)
+	}
+	d.b.stopRequested(stopRequest{exit: report.ExitInterrupted, reason: "Ctrl-C"})
+	d.news(1, orders.News{Prepared: &orders.Prepared{Error: "setup ended with killed by SIGTERM"}})
+	r := d.end(0, 1, 2)
+	d.check("exit", r.Exit, report.ExitInterrupted)
+	d.check("outcome", r.Outcome, report.Stopped)
+}
+
 func TestALauncherThatLeavesEndsOnlyWhatIsNotCommitted(t *testing.T) {
 	d := newDrill(t).run()
 	d.b.launcherLeft()

@@ -218,7 +218,7 @@ func TestALostConnectionIsMadeAgainAndShowsEachLineOnce(t *testing.T) {
 	u := newUser(t, bed)
 	head := bed.Host("host-z")
 	l := u.start("run", u.write(job{script: fmt.Sprintf(counting, u.dir), hosts: []string{"host-z", "host-a"}}))
-	u.waitReady(2)
+	l.waitRunning(u, 2)
 	for again := range 3 {
 		eventually(t, "lines are shown", func() bool { return strings.Contains(l.stdout.String(), "host-z:0| line 0") })
 		signalTo(t, head, sessions(t, head), syscall.SIGKILL)
@@ -236,7 +236,7 @@ func TestALauncherWithoutNetworkComesBack(t *testing.T) {
 	bed := lend(t)
 	u := newUser(t, bed)
 	l := u.start("run", u.write(job{script: fmt.Sprintf(counting, u.dir), hosts: []string{"host-z", "host-a"}, more: shortLease}))
-	u.waitReady(2)
+	l.waitRunning(u, 2)
 	link := linkTo(t, bed.Host("host-z"))
 	setLink(t, link, "down")
 	l.waitToSay("lost the connection to host-z")

@@ -4,6 +4,7 @@ package endtoend
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -112,9 +113,20 @@ trap 'exit 0' TERM
 touch %[1]s/ready-$RANK
 while :; do sleep 0.05; done`
 
+// waitReady waits until that many ranks have said that they are there.
 func (u *user) waitReady(ranks int) {
 	u.t.Helper()
 	for rank := range ranks {
-		u.waitFor("ready-" + string(rune('0'+rank)))
+		u.waitFor(fmt.Sprintf("ready-%d", rank))
+	}
+}
+
+// waitRunning is waitReady, and waits until the launcher too knows that the run goes on.
+func (l *launch) waitRunning(u *user, ranks int) {
+	l.t.Helper()
+	u.waitReady(ranks)
+	for i := 1; !strings.Contains(l.stderr.String(), ": running, attempt 0"); i++ {
+		l.signal(syscall.SIGQUIT)
+		eventually(l.t, "muster tells the state", func() bool { return strings.Count(l.stderr.String(), "RANK  HOST") == i })
 	}
 }

@@ -28,7 +28,7 @@ func TestAWorkerThatSomebodyKilledIsNamedWithTheSignal(t *testing.T) {
 	bed := lend(t)
 	u := newUser(t, bed)
 	l := u.start("run", u.write(job{script: "echo $$ >" + u.path("pid-$RANK") + fmt.Sprintf(obedient, u.dir), hosts: three, more: longLease}))
-	u.waitReady(3)
+	l.waitRunning(u, 3)
 	signalTo(t, bed.Host("host-a"), process(t, bed.Host("host-a"), "sh", u.path("t.sh")), syscall.SIGKILL)
 	l.waitFor(atOnce).exits(137).says("✗ rank 1 on host-a was killed by SIGKILL", "dmesg", "ranks 0,2: stopped by muster")
 }
@@ -59,7 +59,7 @@ func TestTheLossOfAPartEndsTheRunAtOnceAndNamesIt(t *testing.T) {
 			bed := lend(t)
 			u := newUser(t, bed)
 			l := u.start("run", u.write(job{script: fmt.Sprintf(obedient, u.dir), hosts: three, more: longLease}))
-			u.waitReady(3)
+			l.waitRunning(u, 3)
 			h := bed.Host(c.host)
 			signalTo(t, h, inRole(t, h, c.part), syscall.SIGKILL)
 			l.waitFor(atOnce).exits(c.status).says(c.says)
@@ -82,7 +82,7 @@ func TestAPartThatIsStoppedIsLostAfterTheLease(t *testing.T) {
 			bed := lend(t)
 			u := newUser(t, bed)
 			l := u.start("run", u.write(job{script: fmt.Sprintf(obedient, u.dir), hosts: three, more: shortLease}))
-			u.waitReady(3)
+			l.waitRunning(u, 3)
 			h := bed.Host(c.host)
 			signalTo(t, h, inRole(t, h, c.part), syscall.SIGSTOP)
 			l.wait().exits(c.status).says(c.says)
@@ -113,7 +113,7 @@ func TestAHostThatIsCutOffEndsItsWorkersByItself(t *testing.T) {
 	bed := lend(t)
 	u := newUser(t, bed)
 	l := u.start("run", u.write(job{script: fmt.Sprintf(stubborn, u.dir), hosts: three, more: shortLease + "stop {\n grace = \"1s\"\n}"}))
-	u.waitReady(3)
+	l.waitRunning(u, 3)
 	cut := bed.Host("host-m")
 	if err := cut.CutSilently(); err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestWhatOthersMakeOfALostHostIsNotTheCause(t *testing.T) {
 		sleep 2.5
 		echo Socket Timeout >&2
 		exit 1`, hosts: three, more: "lease = \"6s\""}))
-	u.waitReady(3)
+	l.waitRunning(u, 3)
 	if err := bed.Host("host-m").CutSilently(); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestTheLossOfTheHeadHostEndsTheOthersAndIsSaid(t *testing.T) {
 			u := newUser(t, bed)
 			u.ssh("host-z", "HostName "+bed.Host("host-z").Addr.String(), "ConnectTimeout 4")
 			l := u.start("run", u.write(job{script: fmt.Sprintf(obedient, u.dir), hosts: three, more: shortLease}))
-			u.waitReady(3)
+			l.waitRunning(u, 3)
 			if err := lose(bed.Host("host-z")); err != nil {
 				t.Fatal(err)
 			}
@@ -181,7 +181,7 @@ func TestWhatOutlivedKeeperAndAgentIsSweptAtTheNextStart(t *testing.T) {
 		setsid sh -c 'trap "" TERM HUP; touch daemon; while :; do sleep 0.1; done' &
 		while [ ! -e daemon ]; do sleep 0.05; done` + fmt.Sprintf(obedient, u.dir), hosts: []string{"host-a"}, more: shortLease})
 	l := u.start("run", path)
-	u.waitReady(1)
+	l.waitRunning(u, 1)
 	// The keeper first: the agent would be seen to die, and the rest ended.
 	signalTo(t, h, append(inRole(t, h, keeper), inRole(t, h, agent)...), syscall.SIGKILL)
 	l.wait().exits(69)

@@ -83,8 +83,10 @@ func replaying() bool {
 // settle brings the run to its end, if it does not come to one by itself, and waits for it.
 func (r *trial) settle() {
 	r.undoing.Wait()
+	if r.isGone() && !r.commits() {
+		return
+	}
 	v := r.expect()
-	last := time.Now()
 	switch {
 	case v.certain:
 	case v.unsure:
@@ -93,19 +95,31 @@ func (r *trial) settle() {
 		waits(300*time.Millisecond, r.isOver)
 	}
 	if !v.certain && !r.isOver() {
-		if r.isGone() && !r.happened("committed") {
-			r.checkUncommitted()
-			return
-		}
 		r.bringToEnd()
-		last = time.Now()
 	}
+	began := time.Now()
 	over := waits(r.bound(), r.isOver)
 	r.launch.signal(syscall.SIGKILL) // one that was stopped for good would be waited for
-	r.note("over: %v, after %.1f s", over, time.Since(last).Seconds())
+	r.note("over: %v, after %.1f s", over, time.Since(began).Seconds())
 	if !over {
 		r.t.Errorf("the run has not ended within %v", r.bound())
 	}
+}
+
+// commits is for a launcher that was killed, or stopped for good: it waits until the run
+// is committed all the same, or else nothing is left, for which there is the lease.
+func (r *trial) commits() bool {
+	if r.happened("committed") {
+		return true
+	}
+	began := time.Now()
+	limit := lease + slack/2
+	gone := waits(limit, func() bool { return r.happened("committed") || len(r.leftovers()) == 0 })
+	r.note("committed: %v, or nothing left: %v, after %.1f s", r.happened("committed"), gone, time.Since(began).Seconds())
+	if !gone {
+		r.t.Errorf("left within %v of a launcher that left before the start:\n%s", limit, strings.Join(r.leftovers(), "\n"))
+	}
+	return r.happened("committed")
 }
 
 // isOver reports whether the launcher has ended, or where it cannot, whether no worker is
@@ -136,19 +150,6 @@ func (r *trial) bringToEnd() {
 		if !waits(r.bound(), l.hasEnded) || l.status() != 0 {
 			r.t.Errorf("muster stop has not ended well: %s", l.stderr.String())
 		}
-	}
-}
-
-// checkUncommitted is for a launcher that was killed, or stopped for good, before the run
-// was committed: nothing may be left within the lease.
-func (r *trial) checkUncommitted() {
-	began := time.Now()
-	limit := lease + slack/2
-	gone := waits(limit, func() bool { return len(r.leftovers()) == 0 || r.happened("committed") })
-	r.note("nothing is left of what was begun: %v, after %.1f s", gone, time.Since(began).Seconds())
-	if r.happened("committed") {
-		r.endWell()
-		waits(r.bound(), r.isOver)
 	}
 }
 
@@ -227,7 +228,7 @@ func (r *trial) checkNothingLeft() {
 }
 
 func (r *trial) leftovers() (left []string) {
-	for i, h := range r.bed.Hosts {
+	for _, h := range r.bed.Hosts {
 		processes, err := h.Leftovers()
 		if err != nil {
 			r.t.Fatal(err)
@@ -240,7 +241,7 @@ func (r *trial) leftovers() (left []string) {
 		}
 		folders, _ := filepath.Glob(fmt.Sprintf("/proc/%d/root/tmp/*muster-*", h.PID()))
 		for _, folder := range folders {
-			if filepath.Base(folder) != filepath.Base(r.bed.Dir) && !r.lostKeeper(i) { // the way to bed.Shared
+			if filepath.Base(folder) != filepath.Base(r.bed.Dir) { // the way to bed.Shared
 				inside, _ := filepath.Glob(folder + "/*")
 				left = append(left, fmt.Sprintf("%s: %s with %q", h.Name, folder, inside))
 			}
@@ -253,16 +254,6 @@ func (r *trial) leftovers() (left []string) {
 		}
 	}
 	return left
-}
-
-// lostKeeper reports whether a keeper was ended that would have removed its folder.
-func (r *trial) lostKeeper(host int) bool {
-	for _, a := range r.faults {
-		if a.part == keeper && a.host == host && (a.blow == kill || a.undo == 0 || a.undo > shortEnough) {
-			return true
-		}
-	}
-	return false
 }
 
 // tell shows what happened, where something was wrong.
