@@ -103,13 +103,26 @@ func (h *fleetHost) begin(ctx context.Context, connect Connector, target remote.
 		h.goneErr = process.Wait()
 		close(h.gone)
 	}()
-	withCoordinator := len(launch.Also) > 0
+	return h.awaitHello(ctx, len(launch.Also) > 0)
+}
+
+// helloWait bounds how long an agent may take to say its first words. Facts take
+// milliseconds, a look at the devices at most deviceWait in launcher/agent; the rest is for
+// a machine that is busy.
+const helloWait = time.Minute
+
+// awaitHello waits for the agent's first words, and on the head host the coordinator's.
+func (h *fleetHost) awaitHello(ctx context.Context, withCoordinator bool) error {
+	late := time.NewTimer(helloWait)
+	defer late.Stop()
 	for h.hello == nil || withCoordinator && h.ready == nil {
 		select {
 		case w := <-h.words:
 			if err := h.take(w); err != nil {
 				return err
 			}
+		case <-late.C:
+			return fmt.Errorf("muster-agent was started there but has said nothing for %v", helloWait)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/muster-dev/muster/launcher/testbed"
 )
 
-// idle are the beds that no seed uses at the moment. A bed whose hosts were powered off,
-// or on which something was found wrong, does not come back.
+// idle are the beds that no seed uses at the moment. A bed whose hosts were cut or powered
+// off, or on which something was found wrong, does not come back.
 var idle shelf
 
 type shelf struct {

@@ -34,7 +34,7 @@ func TestFaults(t *testing.T) {
 			t.Cleanup(func() { idle.give(t, bed, fit) })
 			r := &trial{t: t, s: decide(seed), bed: bed}
 			t.Log(r.s)
-			t.Cleanup(func() { fit = r.clear() })
+			t.Cleanup(func() { fit = r.isFit() })
 			t.Cleanup(r.tell)
 			r.prepare()
 			r.strike()
