@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/muster-dev/muster/launcher/testbed"
 )
 
 // TestMain gives up what tests share.
 func TestMain(m *testing.M) {
+	testbed.DefaultSignals()
 	// Tests that run beside each other wait more than they work. A flag given wins.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic("package testing has no flag -parallel: " + err.Error())

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/muster-dev/muster/launcher/testbed"
 )
 
 // lanes is how many runs are under test at the same time: they wait for most of their
@@ -15,6 +17,7 @@ const lanes = "4"
 
 // TestMain gives up what the seeds share.
 func TestMain(m *testing.M) {
+	testbed.DefaultSignals()
 	flag.Parse()
 	chosen := false
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/muster-dev/muster/launcher/testbed"
 )
 
 // setupTime bounds what must be made before the first test: PyTorch takes a minute or two
@@ -30,6 +32,7 @@ var programs struct {
 }
 
 func TestMain(m *testing.M) {
+	testbed.DefaultSignals()
 	status := m.Run()
 	if programs.dir != "" {
 		os.RemoveAll(programs.dir)
