@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -76,11 +78,29 @@ func ownBed(t testing.TB, opts testbed.Options) *testbed.Bed {
 // sockets.
 func nothingLeft(t testing.TB, bed *testbed.Bed) {
 	t.Helper()
+	t.Cleanup(func() { // what is left is this test's fault, and not to be the next one's
+		if t.Failed() {
+			clearHosts(bed)
+		}
+	})
 	var left []string
 	within(t, 20*time.Second, func() string { return fmt.Sprintf("still on the hosts: %q", left) }, func() bool {
 		left = leftOn(t, bed)
 		return len(left) == 0
 	})
+}
+
+// clearHosts kills what a failed test has left on its hosts.
+func clearHosts(bed *testbed.Bed) {
+	for _, h := range bed.Hosts {
+		left, _ := h.Leftovers()
+		for _, p := range left {
+			_ = h.Kill(p.PID, syscall.SIGKILL)
+		}
+		for _, folder := range onHost(h, "/tmp/muster-run-*") {
+			_ = os.RemoveAll(folder)
+		}
+	}
 }
 
 func leftOn(t testing.TB, bed *testbed.Bed) (left []string) {
