@@ -62,10 +62,10 @@ func split(args []string) (own, after []string) {
 	return args, nil
 }
 
-// suggestion names the command that a mistyped one is close to.
+// suggestion asks whether the command that a mistyped one is close to is meant.
 func suggestion(app *cli.App, typed string) string {
-	if near := cli.SuggestCommand(app.Commands, typed); near != "" {
-		return " (do you mean " + near + "?)"
+	if question := cli.SuggestCommand(app.Commands, typed); question != "" {
+		return " (" + strings.ToLower(question[:1]) + question[1:] + ")"
 	}
 	return ""
 }

@@ -185,7 +185,7 @@ func attachCommand() *cli.Command {
 		Description: runHelp + ` Output is shown from its last lines on. The exit
 status is the run's. Ctrl-C and d do what they do in muster run.`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "ranks", Value: "all", Usage: "show the output of these ranks only: all, none, or a list such as 0,3-5"},
+			&cli.StringFlag{Name: "ranks", Aliases: []string{"rank"}, Value: "all", Usage: "show the output of these ranks only: all, none, or a list such as 0,3-5"},
 		},
 		Action:       attach,
 		OnUsageError: onUsageError,

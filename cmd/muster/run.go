@@ -32,7 +32,7 @@ SIGUSR2 are passed on to every rank.`,
 		Flags: []cli.Flag{
 			varFlag(),
 			&cli.BoolFlag{Name: "detach", Usage: "leave once the workers run"},
-			&cli.StringFlag{Name: "ranks", Usage: "show the output of these ranks only: all, none, or a list such as 0,3-5", DefaultText: "logs.show of the job file"},
+			&cli.StringFlag{Name: "ranks", Aliases: []string{"rank"}, Usage: "show the output of these ranks only: all, none, or a list such as 0,3-5", DefaultText: "logs.show of the job file"},
 		},
 		Action:       runJob,
 		OnUsageError: onUsageError,
