@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -151,11 +152,19 @@ func checkGroupAndSignals(t *testing.T, lines []string) {
 	}
 	for _, line := range lines[1:] {
 		name, value, _ := strings.Cut(line, ":")
-		if slices.Contains([]string{"SigIgn", "SigBlk", "SigPnd", "ShdPnd"}, name) && strings.Trim(value, "\t0") != "" {
+		if !slices.Contains([]string{"SigIgn", "SigBlk", "SigPnd", "ShdPnd"}, name) {
+			continue
+		}
+		mask, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+		if err != nil || mask&^ofTheLibrary != 0 {
 			t.Errorf("the worker begins with %s", line)
 		}
 	}
 }
+
+// ofTheLibrary are signals 32 and 33, which the C library keeps for itself (nptl(7)). What
+// started the tests may have them ignored, and no program can change that.
+const ofTheLibrary = 1<<31 | 1<<32
 
 func TestAWorkerMayCloseItsOutputAndGoOn(t *testing.T) {
 	u := newUser(t, threeHosts(t)).sittingAt("host-a")
