@@ -170,6 +170,8 @@ func (w *watch) lostEarly(away bool, err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
+	case w.asked != nil && !away: // what hosts made of it since is no trouble of theirs
+		return failure(w.asked.Exit, "%s before the start; nothing was started", w.asked.Reason)
 	case len(w.trouble) > 0:
 		return w.trouble.failure(len(w.page.Hosts))
 	case away:

@@ -49,6 +49,7 @@ type watch struct {
 	lost    error           // why the newest lost connection was lost
 	commit  chan struct{}
 	pending *Wish // to stop, from when there was no connection
+	asked   *Wish // the first one to stop
 }
 
 // launch sends the hosts of a run that was just submitted to their coordinator, and stays.
@@ -153,6 +154,9 @@ func (w *watch) heed(ctx context.Context, wish Wish) (status int, err error, don
 	case wish.Leave:
 		return wish.Exit, failure(wish.Exit, "%s", w.leftBehind()), true
 	case wish.Stop:
+		if w.asked == nil {
+			w.asked = &wish
+		}
 		go func() { _ = w.control.stop(ctx, wish.Kill, wish.Exit, wish.Reason) }() // a dead coordinator shows in over
 	case wish.State:
 		w.view.State(w.page, w.snapshot())

@@ -96,7 +96,7 @@ func TestABadCommandLineIsExplained(t *testing.T) {
 		says string
 	}{
 		{"unknown command", []string{"rnu", path}, "run"},
-		{"unknown flag", []string{"run", path, "--rank", "3"}, "rank"},
+		{"unknown flag", []string{"run", path, "--rnak", "3"}, "rnak"},
 		{"no job file", []string{"run"}, "one job file"},
 		{"two job files", []string{"run", path, path}, "one job file"},
 		{"-var without a value", []string{"run", path, "-var", "lr"}, "NAME=VALUE"},
