@@ -4,8 +4,9 @@
 // a testbed where it is installed already: from the launcher's start to the first
 // instruction of the last worker. Beside it stands the time of as many parallel OpenSSH
 // "true" on the same hosts, which is what any launcher over SSH has to do at least. Runs
-// of both alternate, so that whatever else the machine does hits both. It needs root and
-// gcc, and ends whatever it starts.
+// of both alternate, so that whatever else the machine does hits both. Then it measures how
+// long a run on three hosts takes to end when a worker dies or a host is cut off. It needs
+// root and gcc, and ends whatever it starts.
 //
 //	go run ./launcher/bench -muster bin/muster
 package main
@@ -58,8 +59,12 @@ func run(ctx context.Context, muster, sizes string, runs int) error {
 			return fmt.Errorf("%d hosts: %w", n, err)
 		}
 	}
-	return nil
+	return measureStops(ctx, muster, stopRuns)
 }
+
+// stopRuns is how often each way to end a run is measured: one that waits for the lease
+// takes seconds.
+const stopRuns = 5
 
 func parseSizes(text string) ([]int, error) {
 	var counts []int
