@@ -185,6 +185,7 @@ func (b *brain) signal(name string) {
 	}
 }
 
+// hostLost: a host is no part of the run any more since at, which ends it for the others.
 func (b *brain) hostLost(host int, at rendezvous.Instant, class, message string) {
 	b.lostAt = at
 	b.lost = &report.Cause{Class: class, Message: message, Host: b.hosts[host].name, Attempt: b.attempt}
