@@ -56,6 +56,7 @@ type agent struct {
 	workers  map[int]*worker // of the attempt, by rank; those that ended are taken out
 	logs     map[int]*ranklog.Writer
 	hold     *portHold
+	portSeen rendezvous.Instant // when it was last looked whether rank 0 listens
 	keeper   proc.ID
 	beside   proc.ID            // the coordinator, on the head host
 	beaten   rendezvous.Instant // when the last own beat was
@@ -101,6 +102,10 @@ func (a *agent) orders() <-chan []byte {
 	return a.member.Messages()
 }
 
+// portPace is how often it is looked whether rank 0 listens: reading the kernel's tables of
+// sockets takes milliseconds, on the head host and while its workers start.
+const portPace = 100 * time.Millisecond
+
 // pace is how long the loop may sleep: short while ranks are being ended or a port
 // waits to be taken.
 func (a *agent) pace() time.Duration {
@@ -110,7 +115,7 @@ func (a *agent) pace() time.Duration {
 		}
 	}
 	if a.hold != nil && len(a.hold.sockets) > 0 {
-		return 100 * time.Millisecond
+		return portPace
 	}
 	return rendezvous.HeartbeatOf(a.lease)
 }
@@ -314,7 +319,8 @@ func (a *agent) tick(now rendezvous.Instant) {
 		a.beat(beat)
 	}
 	a.climb(now)
-	if a.hold != nil {
+	if a.hold != nil && now.Sub(a.portSeen) >= portPace {
+		a.portSeen = now
 		a.hold.letGoOnceTaken()
 	}
 	a.checkLease(now)
