@@ -51,6 +51,7 @@ func TestAPortThatIsTakenInTheGapIsTakenElsewhere(t *testing.T) {
 		trap 'exit 1' TERM
 		if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then
 			[ $RANK = 0 ] || while :; do sleep 0.05; done
+			while [ ! -s ports-1 ]; do sleep 0.02; done
 			echo "The server socket has failed to listen on any local network address. port: $MASTER_PORT, EADDRINUSE" >&2
 			exit 1
 		fi
