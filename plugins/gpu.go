@@ -24,6 +24,15 @@ type GPUs struct {
 	Links  [][]Link          `json:"links"`           // Links[i][j] joins GPUs[i] and GPUs[j]; always square
 	Why    map[string]string `json:"why,omitempty"`   // reasons for nil values
 	Notes  []string          `json:"notes,omitempty"` // what did not fit, such as a damaged table
+	// Visibility is how processes are told which of these devices are theirs. The zero
+	// value is NVIDIA's way.
+	Visibility Visibility `json:"visibility,omitzero"`
+}
+
+// Visibility is how processes are told which devices are theirs.
+type Visibility struct {
+	Variable string `json:"variable,omitempty"` // "": CUDA_VISIBLE_DEVICES
+	Names    string `json:"names,omitempty"`    // what the variable holds: "uuid" (also "") or "index"
 }
 
 // GPU states.

@@ -35,6 +35,9 @@ type Job struct {
 	HostsKind string   // HostsLocal or HostsSSH
 	Hosts     []Host   // in job file order, ranges expanded, overrides applied; Hosts[0] is the head host
 	Backend   string   // "gloo", "nccl", "none" or "" (chosen by what the hosts have)
+	Placement Placement
+	Plugin    *Plugin // a site's own prober of devices; nil: muster's
+	Python    string  // interpreter whose torch is looked for; "": the command's own
 	Stop      Stop
 	EarlyExit EarlyExit
 	Logs      Logs
@@ -55,7 +58,9 @@ type Host struct {
 	Address string // ssh alias, name or address to connect to, without user and port
 	User    string // from user@host or a host block; "" leaves it to ssh_config
 	Port    int    // from host:port or a host block; 0 leaves it to ssh_config
-	PerHost int    // ranks on this host; 0 leaves it to the plan
+	PerHost int    // ranks on this host; 0: one per GPU, or as PerGPU says
+	PerGPU  bool   // per_host = "gpu" is written: a host without GPUs is then an error
+	Devices Devices
 	Workdir string // of ssh hosts: "" is the user's home there, a leading ~/ too; of this machine: absolute, or beginning with ~
 	Setup   string // bash text run once on the host before the first attempt; "" for none
 	Range   hcl.Range
@@ -96,4 +101,55 @@ type RankScope struct {
 type EnvVar struct {
 	Name, Value string
 	Source      string // FILE:LINE of the entry
+}
+
+// Placement is how ranks and devices are brought together, on all hosts.
+type Placement struct {
+	Groups       []Group // of ranks in a row that must sit on fast links; by size, largest first
+	GroupsStrict bool    // a group that cannot is an error
+	Equal        bool    // hosts with different numbers of ranks are an error
+	Shared       bool    // several ranks on one GPU, and busy GPUs, are meant
+	Visibility   string  // "host", "rank", or "" (host, unless a device demands rank)
+	DeviceNames  string  // "uuid", "index", or "" (uuid, unless the torch found is too old for it)
+	Bind         string  // "numa" (default) or "none"
+	MinFree      uint64  // bytes; a GPU with this much free memory is not busy; 0: not set
+}
+
+// Group is an entry of groups, such as tensor = 4: ranks 0-3, 4-7, ...
+type Group struct {
+	Name  string
+	Size  int
+	Range hcl.Range
+}
+
+// Kinds of Devices.
+const (
+	DevicesAll   = "all"   // every GPU that may be used (the default)
+	DevicesCount = "count" // so many idle ones
+	DevicesList  = "list"  // those, in this order
+	DevicesNone  = "none"  // the job uses none
+)
+
+// Devices says which devices of a host are used.
+type Devices struct {
+	Kind  string
+	Count int         // of DevicesCount
+	List  []DeviceRef // of DevicesList
+	Range hcl.Range   // of the attribute; zero where none is written
+}
+
+// DeviceRef names a device: its number in nvidia-smi, a UUID or the beginning of one, a
+// PCI address, or the UUID of a MIG instance. What it names only the host's facts tell.
+type DeviceRef struct {
+	Text  string
+	Range hcl.Range
+}
+
+// Plugin is a program that looks at devices, in place of muster's own.
+type Plugin struct {
+	Name   string
+	Path   string   // on each host; a leading ~/ is the user's home there
+	Args   []string // of the program
+	SHA256 string   // of the file, 64 hex digits in lower case
+	Range  hcl.Range
 }

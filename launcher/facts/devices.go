@@ -9,6 +9,8 @@ type Devices struct {
 	*plugins.GPUs
 	Near    []Near  `json:"near"`    // by position in GPUs
 	Islands [][]int `json:"islands"` // positions of GPUs that reach each other by NVLink
+	// Taken are the runs of muster that hold a GPU at the moment, by the GPU's UUID.
+	Taken map[string]string `json:"taken,omitempty"`
 	// None says why nothing is known of GPUs here; "" where it is known, also that there
 	// are none.
 	None string `json:"none,omitempty"`
@@ -18,4 +20,17 @@ type Devices struct {
 type Near struct {
 	NUMA *int  `json:"numa"` // NUMA node of its PCI slot; nil where the machine has none or does not tell
 	CPUs []int `json:"cpus"` // of that node that processes of this user may run on
+	// HCAs are the nearest active InfiniBand or RoCE devices, by the PCI tree and then by
+	// NUMA node, and HCALink the way to them: PIX, PXB, PHB, NODE or SYS.
+	HCAs    []string     `json:"hcas,omitempty"`
+	HCALink plugins.Link `json:"hca_link,omitempty"`
+}
+
+// DeviceVariables are the variables by which a host, its scheduler or a container says
+// which devices are to be used: CUDA's and ROCm's own, nvidia-container-toolkit's and
+// Slurm's.
+var DeviceVariables = []string{
+	"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES",
+	"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL",
+	"SLURM_JOB_ID", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_GPUS_PER_TASK",
 }

@@ -16,7 +16,19 @@ type Host struct {
 
 	CPUs   CPUs   `json:"cpus"`
 	Memory uint64 `json:"memory_total"` // bytes, MemTotal of /proc/meminfo
+	Nodes  []Node `json:"numa_nodes"`   // that have CPUs or memory; nil where the kernel tells of none
 	NICs   []NIC  `json:"nics"`
+	HCAs   []HCA  `json:"infiniband"`
+
+	Limits       Limits `json:"limits"`
+	SharedMemory Space  `json:"dev_shm"`
+	Disk         Space  `json:"disk"` // of the file system that the home is on
+	// Container says what tells that this is one, such as "docker"; empty: no container.
+	Container string `json:"container,omitempty"`
+	Cgroup    Cgroup `json:"cgroup"`
+	// Environ are the variables of this host's own environment that bear on the choice of
+	// devices, as far as they are set, to nothing too: see DeviceVariables.
+	Environ map[string]string `json:"environ,omitempty"`
 
 	// HostnameAddrs are the addresses that the host's own name resolves to there.
 	HostnameAddrs []string `json:"hostname_addresses"`
@@ -27,6 +39,8 @@ type Host struct {
 	// connections.
 	EphemeralPorts [2]int `json:"ephemeral_ports"`
 	Logind         Logind `json:"logind"`
+	// Software is looked for only where a command is named.
+	Software *Software `json:"software,omitempty"`
 	// Devices are looked at only where they are asked for: it can take seconds.
 	Devices *Devices `json:"devices,omitempty"`
 }
@@ -34,8 +48,65 @@ type Host struct {
 // CPUs are the processors that processes of this user may run on, which a cpuset
 // or an affinity mask can make fewer than the machine has.
 type CPUs struct {
-	Allowed  []int `json:"allowed"`  // logical CPUs
-	Physical int   `json:"physical"` // cores behind them, siblings counted once
+	Allowed  []int   `json:"allowed"`  // logical CPUs
+	Physical int     `json:"physical"` // cores behind them, siblings counted once
+	Cores    [][]int `json:"cores"`    // the allowed CPUs of each core, by their first CPU
+}
+
+// Node is a NUMA node (/sys/devices/system/node).
+type Node struct {
+	ID     int    `json:"id"`
+	CPUs   []int  `json:"cpus"`         // of it that are allowed
+	Memory uint64 `json:"memory_total"` // bytes
+	Free   uint64 `json:"memory_free"`  // bytes
+}
+
+// HCA is a port of an InfiniBand or RoCE device (/sys/class/infiniband).
+type HCA struct {
+	Name      string `json:"name"` // of the device, such as mlx5_0
+	Port      int    `json:"port"`
+	State     string `json:"state"`                // "active", "down", "init", "armed"
+	LinkLayer string `json:"link_layer"`           // "InfiniBand" or "Ethernet" (RoCE)
+	SpeedGbps int    `json:"speed_gbps,omitempty"` // of the port now; 0: unknown
+	Interface string `json:"interface,omitempty"`  // its network interface
+	PCI       string `json:"pci,omitempty"`
+	NUMA      *int   `json:"numa"`
+}
+
+// Limits are what the agent's processes may use, its workers' too (getrlimit(2)).
+type Limits struct {
+	Memlock Limit `json:"memlock"` // bytes
+	NoFile  Limit `json:"nofile"`
+}
+
+// Limit is a soft and a hard limit; nil is unlimited.
+type Limit struct {
+	Soft *uint64 `json:"soft"`
+	Hard *uint64 `json:"hard"`
+}
+
+// Space is a file system's, in bytes (statfs(2)). Total is 0 where it is not there.
+type Space struct {
+	Path  string `json:"path"`
+	Total uint64 `json:"total"`
+	Free  uint64 `json:"free"` // to an unprivileged user
+}
+
+// Cgroup are the limits of the agent's own cgroup and those above it, the tightest.
+type Cgroup struct {
+	Version int      `json:"version,omitempty"`    // 1 or 2; 0: not known
+	Memory  *uint64  `json:"memory_max,omitempty"` // bytes; nil: unlimited
+	CPUs    *float64 `json:"cpu_max,omitempty"`    // CPUs' worth of time; nil: unlimited
+	PIDs    *uint64  `json:"pids_max,omitempty"`
+}
+
+// Software is what workers are going to run with, read from files. What could not be
+// found is empty, and Why says why.
+type Software struct {
+	Python string `json:"python,omitempty"` // path of the interpreter
+	Torch  string `json:"torch,omitempty"`  // version, such as "2.4.0+cu121"
+	NCCL   string `json:"nccl,omitempty"`   // version that torch comes with
+	Why    string `json:"why,omitempty"`
 }
 
 // NIC is a network interface.
