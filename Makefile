@@ -8,6 +8,11 @@ TAGS      := grpcnotrace,urfave_cli_no_docs
 NATIVE    := linux/$(shell go env GOARCH)
 PLATFORMS ?= $(NATIVE)
 export CGO_ENABLED ?= 0
+# Only what asks NVML needs cgo. go-nvml wraps deprecated functions too, and functions that
+# a driver lacks must not matter before they are called (-z lazy).
+CGO_PACKAGES := ./plugins/nvml/... ./cmd/muster-plugin-nvml ./launcher/testbed/gpus
+export CGO_CFLAGS  ?= -O2 -g -Wno-deprecated-declarations
+export CGO_LDFLAGS ?= -O2 -g -Wl,-z,lazy
 
 .PHONY: help build release run test race check fresh size bench proto hosts deps clean
 
@@ -30,6 +35,7 @@ release:
 ## make test     all tests, and first what they need (as root: Debian packages)
 # One package after the other: many tests wait for real processes and count seconds.
 test: deps build
+	@CGO_ENABLED=1 go run ./cmd/gotest -count=1 $(filter ./plugins/% ./cmd/%,$(CGO_PACKAGES))
 	@MUSTER_BINARY=$(CURDIR)/bin/muster go run ./cmd/gotest -count=1 -p 1 -timeout 15m ./...
 
 ## make race     the tests that stay within one process, by the race detector
@@ -46,6 +52,8 @@ check: fresh size
 	@go vet ./...
 	@GOOS=darwin go vet ./cmd/muster
 	@go tool staticcheck ./...
+	@CGO_ENABLED=1 go vet $(CGO_PACKAGES)
+	@CGO_ENABLED=1 $$(go tool -n staticcheck) $(CGO_PACKAGES)
 	@go run ./cmd/gotest -count=1 ./launcher/boundaries ./examples
 	@GOOS=darwin GOARCH=arm64 go build -tags $(TAGS) -o /dev/null ./cmd/muster
 	@echo "check: all is well"
@@ -60,7 +68,9 @@ fresh:
 size:
 	@for arch in amd64 arm64; do for p in muster-agent muster; do \
 	  GOOS=linux GOARCH=$$arch go build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS)" -o bin/size/$$p-$$arch ./cmd/$$p || exit 1; \
-	  wc -c < bin/size/$$p-$$arch | awk -v p=$$p -v a=$$arch '{printf "%-12s linux/%s %5.1f MB\n", p, a, $$1/1e6}'; done; done
+	  wc -c < bin/size/$$p-$$arch | awk -v p=$$p -v a=$$arch '{printf "%-18s linux/%s %5.1f MB\n", p, a, $$1/1e6}'; done; done
+	@CGO_ENABLED=1 go build -trimpath -tags $(TAGS),netgo,osusergo -ldflags "$(LDFLAGS)" -o bin/size/ ./cmd/muster-plugin-nvml
+	@wc -c < bin/size/muster-plugin-nvml | awk '{printf "%-18s $(NATIVE) %5.1f MB\n", "muster-plugin-nvml", $$1/1e6}'
 
 ## make bench    the start time of 1, 4, 8 and 16 hosts beside OpenSSH's, and memory (root)
 bench: build
@@ -68,12 +78,13 @@ bench: build
 
 ## make hosts N=3    real hosts with sshd in network namespaces, to try muster on (root)
 # KEEP="PATH ..." are folders below /root, /tmp and the like that the hosts see too.
+# GPUS=dgx-h100 (or mig, busy, ...) has them look like such a machine.
 N ?= 3
 hosts:
-	go run ./launcher/testbed/cmd/hosts -n $(N) $(addprefix -keep ,$(KEEP))
+	go run ./launcher/testbed/cmd/hosts -n $(N) $(addprefix -keep ,$(KEEP)) $(addprefix -gpus ,$(GPUS))
 
 ## make proto    the generated code anew (needs protobuf-compiler)
-PROTOS := rendezvous/rendezvouspb/rendezvous.proto launcher/coordinator/controlpb/control.proto
+PROTOS := rendezvous/rendezvouspb/rendezvous.proto launcher/coordinator/controlpb/control.proto plugins/external/pluginpb/plugin.proto
 INTO   ?= .
 proto:
 	@mkdir -p bin/tools

@@ -48,19 +48,19 @@ func carry(into string, how build, platforms []string) error {
 	}
 	index := map[string]map[string]packed{}
 	for _, platform := range platforms {
-		programs := []string{"muster-agent"}
-		if platform != runtime.GOOS+"/"+runtime.GOARCH {
-			programs = append(programs, "muster") // the coordinator; here the launcher itself serves
+		list, err := programs(platform)
+		if err != nil {
+			return err
 		}
-		for _, program := range programs {
+		for _, program := range list {
 			entry, err := how.pack(into, program, platform)
 			if err != nil {
-				return fmt.Errorf("%s for %s: %w", program, platform, err)
+				return fmt.Errorf("%s for %s: %w", program.name, platform, err)
 			}
-			if index[program] == nil {
-				index[program] = map[string]packed{}
+			if index[program.name] == nil {
+				index[program.name] = map[string]packed{}
 			}
-			index[program][platform] = entry
+			index[program.name][platform] = entry
 		}
 	}
 	text, err := json.MarshalIndent(index, "", "  ")
@@ -70,16 +70,31 @@ func carry(into string, how build, platforms []string) error {
 	return os.WriteFile(filepath.Join(into, "index.json"), text, 0o644)
 }
 
-func (b build) pack(into, program, platform string) (packed, error) {
-	goos, goarch, ok := strings.Cut(platform, "/")
-	if !ok {
-		return packed{}, fmt.Errorf("a platform is written OS/ARCH")
+// program is one that is carried.
+type program struct {
+	name string
+	tags string   // besides those of all
+	env  []string // of the compiler
+}
+
+// programs are those for hosts of a kind.
+func programs(platform string) ([]program, error) {
+	list := []program{{name: "muster-agent", env: []string{"CGO_ENABLED=0"}}}
+	if platform != runtime.GOOS+"/"+runtime.GOARCH {
+		list = append(list, program{name: "muster", env: list[0].env}) // the coordinator; here the launcher itself serves
 	}
-	file := filepath.Join(into, program+"-"+goos+"-"+goarch)
-	cmd := exec.Command("go", "build", "-trimpath", "-tags", b.tags, "-ldflags", b.ldflags, "-o", file, "./cmd/"+program)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Run(); err != nil {
+	c := compilerFor(platform)
+	if c == nil {
+		fmt.Fprintf(os.Stderr, "no C compiler for %s: hosts of that kind are probed by nvidia-smi\n", platform)
+		return list, nil
+	}
+	plugin, err := nvmlPlugin(platform, c)
+	return append(list, plugin), err
+}
+
+func (b build) pack(into string, p program, platform string) (packed, error) {
+	file := filepath.Join(into, p.name+"-"+strings.ReplaceAll(platform, "/", "-"))
+	if err := b.build(p, platform, file); err != nil {
 		return packed{}, err
 	}
 	content, err := os.ReadFile(file)
@@ -91,6 +106,17 @@ func (b build) pack(into, program, platform string) (packed, error) {
 	}
 	sum := sha256.Sum256(content)
 	return packed{Hash: hex.EncodeToString(sum[:]), Size: int64(len(content))}, compress(file+".gz", content)
+}
+
+func (b build) build(p program, platform, file string) error {
+	goos, goarch, ok := strings.Cut(platform, "/")
+	if !ok {
+		return fmt.Errorf("a platform is written OS/ARCH")
+	}
+	cmd := exec.Command("go", "build", "-trimpath", "-tags", b.tags+","+p.tags, "-ldflags", b.ldflags, "-o", file, "./cmd/"+p.name)
+	cmd.Env = append(append(os.Environ(), p.env...), "GOOS="+goos, "GOARCH="+goarch)
+	cmd.Stderr = os.Stderr
+	return cmd.Run()
 }
 
 func compress(path string, content []byte) error {

@@ -234,11 +234,13 @@ func (v *values) fabric() *string {
 	if state == nil || *state != "completed" {
 		return state
 	}
-	if status := v.optional("fabric/status"); status != "" && !strings.EqualFold(status, "success") {
-		v.says("fabric", status)
-		return new("failed")
+	// Here an error's words are the value.
+	status := v.e.at("fabric/status")
+	if status == nil || status.text == "" || strings.EqualFold(status.text, "n/a") || strings.EqualFold(status.text, "success") {
+		return state
 	}
-	return state
+	v.says("fabric", status.text)
+	return new("failed")
 }
 
 // throttles are the clock event reasons that count, by the end of the element's name.

@@ -1,0 +1,119 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/muster-dev/muster/plugins"
+)
+
+// identity is what tells GPUs apart.
+type identity struct{ uuid, pci, name string }
+
+// address is an nvmlPciInfo_t in sysfs form, empty where it holds no address.
+func address(pci nvml.PciInfo) string {
+	for _, text := range []string{characters(pci.BusId[:]), characters(pci.BusIdLegacy[:])} {
+		if written, is := plugins.SysfsPCI(text); is {
+			return written
+		}
+	}
+	written, _ := plugins.SysfsPCI(fmt.Sprintf("%x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device))
+	return written
+}
+
+// characters is a C string.
+func characters(array []int8) string {
+	text := make([]byte, 0, len(array))
+	for _, c := range array {
+		if c == 0 {
+			break
+		}
+		text = append(text, byte(c))
+	}
+	return string(text)
+}
+
+// identify says what the GPUs are that NVML does not tell of, from the driver's folder and
+// from the probe before, and remembers all for the next.
+func (p *Prober) identify(r *probe, devices []*device) {
+	listed := listGPUs(p.folder)
+	here := map[string]*identity{}
+	for i := range listed {
+		here[listed[i].pci] = &listed[i]
+	}
+	for _, d := range devices {
+		delete(here, d.gpu.PCI)
+	}
+	var without []*device
+	for i, d := range devices {
+		before := len(p.known) == len(devices) && d.gpu.PCI == "" && d.gpu.UUID == ""
+		if before && p.known[i].pci != "" && (len(listed) == 0 || here[p.known[i].pci] != nil) {
+			d.is(p.known[i])
+			delete(here, d.gpu.PCI)
+		}
+		if d.gpu.PCI == "" {
+			without = append(without, d)
+		}
+	}
+	// Indices go by PCI address: what is left of both belongs together, in that order.
+	if len(without) > 0 && len(without) == len(here) {
+		for _, gpu := range listed {
+			if here[gpu.pci] != nil {
+				without[0].is(gpu)
+				without = without[1:]
+			}
+		}
+	} else if n := len(here); n > 0 {
+		r.note("the driver has %d GPUs more than NVML shows, as in a container or a job's cgroup", n)
+	}
+	p.known = p.known[:0]
+	for _, d := range devices {
+		p.known = append(p.known, identity{d.gpu.UUID, d.gpu.PCI, d.gpu.Name})
+	}
+}
+
+// is fills in what NVML did not tell.
+func (d *device) is(i identity) {
+	d.gpu.UUID = cmp.Or(d.gpu.UUID, i.uuid)
+	d.gpu.PCI = cmp.Or(d.gpu.PCI, i.pci)
+	d.gpu.Name = cmp.Or(d.gpu.Name, i.name)
+}
+
+// listGPUs reads the driver's folder: one folder a GPU, named by its PCI address, in that
+// order. None where it cannot be read, as in many containers.
+func listGPUs(folder string) []identity {
+	entries, _ := os.ReadDir(folder)
+	var found []identity
+	for _, entry := range entries {
+		if pci, is := plugins.SysfsPCI(entry.Name()); is {
+			information, _ := os.ReadFile(filepath.Join(folder, entry.Name(), "information"))
+			found = append(found, parseInformation(pci, information))
+		}
+	}
+	return found
+}
+
+// parseInformation reads the file of a GPU: lines such as "GPU UUID: \t GPU-…". Question
+// marks stand for the UUID of one that was never started.
+func parseInformation(pci string, information []byte) identity {
+	gpu := identity{pci: pci}
+	for line := range bytes.Lines(information) {
+		name, value, _ := strings.Cut(string(line), ":")
+		value = strings.TrimSpace(value)
+		switch {
+		case name == "Model" && value != "Unknown":
+			gpu.name = value
+		case name == "GPU UUID" && !strings.Contains(value, "?"):
+			gpu.uuid = value
+		}
+	}
+	return gpu
+}

@@ -1,0 +1,138 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"strconv"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/muster-dev/muster/plugins"
+)
+
+// port is an active NVLink: its other end is a device, or an NVSwitch.
+type port struct {
+	peer     string // PCI address
+	nvswitch bool
+}
+
+// readNVLinks reads nvmlDeviceGetNvLinkState of each port, and where the active ones lead.
+// In MIG mode nobody reaches another GPU by them, whatever they say.
+func (d *device) readNVLinks() {
+	if on := d.gpu.MIG.Enabled; on != nil && *on {
+		d.gpu.Why["nvlinks"] = "MIG mode hides the NVLinks"
+		return
+	}
+	const symbol = "nvmlDeviceGetNvLinkState"
+	if !d.probe.has(symbol) {
+		d.gpu.Why["nvlinks"] = d.probe.reason(symbol, nvml.ERROR_FUNCTION_NOT_FOUND)
+		return
+	}
+	d.gpu.Why["nvlinks"] = "this product has no NVLinks"
+	for link := range nvml.NVLINK_MAX_LINKS {
+		state, ret := d.GetNvLinkState(link)
+		d.failed("nvlinks", ret)
+		switch ret {
+		case nvml.SUCCESS:
+			d.gpu.NVLinks = append(d.gpu.NVLinks, plugins.NVLink{Link: link, Active: state == nvml.FEATURE_ENABLED})
+			if state == nvml.FEATURE_ENABLED {
+				d.follow(link)
+			}
+		case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_INVALID_ARGUMENT: // there is no such port
+		case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED:
+			d.gpu.NVLinks, d.gpu.Why["nvlinks"] = nil, d.probe.reason(symbol, ret)
+			return
+		default:
+			d.gpu.Why["nvlinks"] = d.probe.reason(symbol, ret)
+			d.probe.note("GPU %d: NVLink %d: %s", d.gpu.Index, link, d.probe.reason(symbol, ret))
+		}
+	}
+	if d.gpu.NVLinks != nil {
+		delete(d.gpu.Why, "nvlinks")
+	}
+}
+
+// follow asks for the other end of a link. The address of an NVSwitch is no help: there
+// are several, and to all GPUs the same.
+func (d *device) follow(link int) {
+	r, why := d.probe, map[string]string{}
+	kind := get(r, why, "", "nvmlDeviceGetNvLinkRemoteDeviceType", func() (nvml.IntNvLinkDeviceType, nvml.Return) {
+		return d.GetNvLinkRemoteDeviceType(link)
+	})
+	if kind != nil && *kind == nvml.NVLINK_DEVICE_TYPE_SWITCH {
+		d.ports = append(d.ports, port{nvswitch: true})
+		return
+	}
+	symbol := "nvmlDeviceGetNvLinkRemotePciInfo_v2"
+	if !r.has(symbol) {
+		symbol = "nvmlDeviceGetNvLinkRemotePciInfo"
+	}
+	peer := get(r, why, "", symbol, func() (nvml.PciInfo, nvml.Return) { return d.GetNvLinkRemotePciInfo(link) })
+	if peer != nil && address(*peer) != "" {
+		d.ports = append(d.ports, port{peer: address(*peer)})
+	}
+}
+
+// links is the matrix of the ways between the GPUs. Those to a lost one are unknown.
+func (r *probe) links(devices []*device) [][]plugins.Link {
+	links := make([][]plugins.Link, len(devices))
+	for i := range links {
+		links[i] = make([]plugins.Link, len(devices))
+		links[i][i] = "X"
+	}
+	for i, a := range devices {
+		for j, b := range devices[:i] {
+			if a.alive() && b.alive() {
+				links[i][j] = r.link(a, b)
+				links[j][i] = links[i][j]
+			}
+		}
+	}
+	return links
+}
+
+// link is the way between two GPUs: NVLinks from one to the other, and those that both
+// have to switches; without any, how far they are on PCIe.
+func (r *probe) link(a, b *device) plugins.Link {
+	direct := max(a.count(port{peer: b.gpu.PCI}), b.count(port{peer: a.gpu.PCI}))
+	switched := min(a.count(port{nvswitch: true}), b.count(port{nvswitch: true}))
+	if n := direct + switched; n > 0 {
+		return plugins.Link("NV" + strconv.Itoa(n))
+	}
+	return r.pcie(a, b)
+}
+
+func (d *device) count(p port) int {
+	n := 0
+	for _, has := range d.ports {
+		if has == p {
+			n++
+		}
+	}
+	return n
+}
+
+// levels are the names of nvidia-smi topo for nvmlGpuTopologyLevel_t. Two GPUs of one
+// board (internal) are behind its PCIe switch.
+var levels = map[nvml.GpuTopologyLevel]plugins.Link{
+	nvml.TOPOLOGY_INTERNAL:   "PIX",
+	nvml.TOPOLOGY_SINGLE:     "PIX",
+	nvml.TOPOLOGY_MULTIPLE:   "PXB",
+	nvml.TOPOLOGY_HOSTBRIDGE: "PHB",
+	nvml.TOPOLOGY_NODE:       "NODE",
+	nvml.TOPOLOGY_SYSTEM:     "SYS",
+}
+
+// pcie asks nvmlDeviceGetTopologyCommonAncestor.
+func (r *probe) pcie(a, b *device) plugins.Link {
+	const name = "links"
+	why := map[string]string{}
+	level := get(r, why, name, "nvmlDeviceGetTopologyCommonAncestor", func() (nvml.GpuTopologyLevel, nvml.Return) {
+		return a.GetTopologyCommonAncestor(b.Device)
+	})
+	if level == nil {
+		r.all.Why[name] = why[name]
+		return ""
+	}
+	return levels[*level]
+}

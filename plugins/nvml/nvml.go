@@ -1,0 +1,146 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/muster-dev/muster/plugins"
+)
+
+// Source is the name of this prober in what it finds.
+const Source = "nvml"
+
+// driverFolder is where the driver lists the GPUs that it has taken, lost ones too.
+const driverFolder = "/proc/driver/nvidia/gpus"
+
+// Prober is the GPUProber over NVML.
+type Prober struct {
+	lib    nvml.Interface // nil: not found yet
+	path   string         // of the library; empty: looked for
+	folder string         // driverFolder
+	turn   chan struct{}  // holds one token while somebody probes
+	known  []identity     // of the last probe, by index
+}
+
+var _ plugins.GPUProber = (*Prober)(nil)
+
+// New returns a prober over a library that is at hand, such as one of go-nvml's mocks.
+func New(lib nvml.Interface) *Prober {
+	return &Prober{lib: lib, folder: driverFolder, turn: make(chan struct{}, 1)}
+}
+
+// Open returns a prober over the library at a path, or, with none, over the machine's
+// libnvidia-ml.so.1, wherever it is. It is loaded by the first probe that finds it: until
+// then each says where it looked.
+func Open(path string) *Prober {
+	p := New(nil)
+	p.path = path
+	return p
+}
+
+// Probe calls nvmlInit, reads all and calls nvmlShutdown. Probes take turns. The context
+// is looked at between GPUs: a call that hangs in the driver is not ended by it.
+func (p *Prober) Probe(ctx context.Context) (*plugins.GPUs, error) {
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if p.lib == nil {
+		lib, err := load(p.path)
+		if err != nil {
+			return nil, err
+		}
+		p.lib = lib
+	}
+	if ret := p.lib.Init(); ret != nvml.SUCCESS {
+		return nil, initError(ret)
+	}
+	defer p.lib.Shutdown()
+	return p.read(ctx)
+}
+
+// initWords say what a failure of nvmlInit means and what to do. Other codes have no
+// words but NVML's own.
+var initWords = map[nvml.Return]string{
+	nvml.ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded in the kernel: install it, or load it with modprobe nvidia",
+	// Once loaded the library stays in the process, so one that was there before an
+	// update sees the mismatch even when all is well again.
+	nvml.ERROR_LIB_RM_VERSION_MISMATCH: "driver in the kernel and its library are of different versions, as after an update: reboot, or reload the kernel module; a process that began before the update must be started again",
+	nvml.ERROR_NO_PERMISSION:           "this user may not open the NVIDIA devices: see the owner and mode of /dev/nvidia*",
+	nvml.ERROR_UNKNOWN:                 "the NVIDIA library cannot start for a reason unknown to it: in a container the device rules of its cgroup are lost (restart the container), elsewhere reboot",
+}
+
+func initError(ret nvml.Return) error {
+	if words := initWords[ret]; words != "" {
+		return fmt.Errorf("%s (NVML: %q)", words, ret.Error())
+	}
+	return fmt.Errorf("the NVIDIA library does not start (NVML: %q)", ret.Error())
+}
+
+// probe is one look at the machine.
+type probe struct {
+	lib    nvml.Interface
+	all    *plugins.GPUs
+	driver string         // version, for reasons
+	names  map[int]string // of processes
+}
+
+// read tells all of an initialised NVML.
+func (p *Prober) read(ctx context.Context) (*plugins.GPUs, error) {
+	r := &probe{lib: p.lib, names: map[int]string{}, all: &plugins.GPUs{Source: Source, GPUs: []plugins.GPU{}, Why: map[string]string{}}}
+	r.versions()
+	count, ret := p.lib.DeviceGetCount()
+	if ret != nvml.SUCCESS {
+		return nil, fmt.Errorf("count the GPUs (NVML: %q)", ret.Error())
+	}
+	devices := make([]*device, count)
+	for i := range devices {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		devices[i] = r.open(i)
+	}
+	p.identify(r, devices)
+	for _, d := range devices {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		d.read()
+	}
+	r.all.Links = r.links(devices)
+	for _, d := range devices {
+		d.finish()
+		r.all.GPUs = append(r.all.GPUs, d.gpu)
+	}
+	if count == 0 {
+		r.note("the driver runs and finds no GPU")
+	}
+	r.all.Explain("NVML does not tell it")
+	return r.all, nil
+}
+
+func (r *probe) note(format string, args ...any) {
+	r.all.Notes = append(r.all.Notes, fmt.Sprintf(format, args...))
+}
+
+// versions reads nvmlSystemGetDriverVersion and nvmlSystemGetCudaDriverVersion: of its two
+// versions the second says so when there is no libcuda, where the first makes up a number.
+func (r *probe) versions() {
+	r.all.Driver = get(r, r.all.Why, "driver", "nvmlSystemGetDriverVersion", r.lib.SystemGetDriverVersion)
+	if r.all.Driver != nil {
+		r.driver = *r.all.Driver
+	}
+	number := get(r, r.all.Why, "cuda", "nvmlSystemGetCudaDriverVersion_v2", r.lib.SystemGetCudaDriverVersion_v2)
+	if number == nil && !r.has("nvmlSystemGetCudaDriverVersion_v2") {
+		number = get(r, r.all.Why, "cuda", "nvmlSystemGetCudaDriverVersion", r.lib.SystemGetCudaDriverVersion)
+	}
+	if number != nil { // 12040 is 12.4
+		r.all.CUDA = new(fmt.Sprintf("%d.%d", *number/1000, *number%1000/10))
+	}
+}

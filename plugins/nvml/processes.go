@@ -1,0 +1,156 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/muster-dev/muster/plugins"
+)
+
+// notAvailable is NVML_VALUE_NOT_AVAILABLE as an unsigned number, of memory, and of the
+// ids of instances outside MIG mode.
+const (
+	notAvailable   = math.MaxUint64
+	noInstance     = math.MaxUint32
+	processMemory  = "processes.memory"
+	listProcesses  = "nvmlDeviceGetComputeRunningProcesses"
+	listGraphics   = "nvmlDeviceGetGraphicsRunningProcesses"
+	listMPSClients = "nvmlDeviceGetMPSComputeRunningProcesses"
+)
+
+// holder is where a process holds memory: it may be on several MIG devices.
+type holder struct{ pid, gi, ci uint32 }
+
+// gathering merges the three lists of NVML into one entry a holder.
+type gathering struct {
+	d     *device
+	found map[holder]*plugins.Process
+}
+
+// readProcesses reads who holds memory. A parent in MIG mode shows it to administrators
+// only, its MIG devices to all. Other pid namespaces' processes do not show.
+func (d *device) readProcesses() {
+	all := gathering{d, map[holder]*plugins.Process{}}
+	if !all.take(d.Device, nil) && !all.takeInstances() {
+		return
+	}
+	delete(d.gpu.Why, "processes")
+	d.gpu.Processes = []plugins.Process{}
+	for _, process := range all.found {
+		d.gpu.Processes = append(d.gpu.Processes, *process)
+	}
+	slices.SortFunc(d.gpu.Processes, func(a, b plugins.Process) int {
+		return cmp.Or(cmp.Compare(id(a.GI), id(b.GI)), cmp.Compare(id(a.CI), id(b.CI)), cmp.Compare(a.PID, b.PID))
+	})
+}
+
+func id(instance *int) int {
+	if instance == nil {
+		return -1
+	}
+	return *instance
+}
+
+// takeInstances asks the MIG devices; false: there are none, or one does not tell.
+func (g *gathering) takeInstances() bool {
+	enabled := g.d.gpu.MIG.Enabled
+	if enabled == nil || !*enabled || len(g.d.gpu.MIG.Instances) == 0 {
+		return false
+	}
+	for i := range g.d.gpu.MIG.Instances {
+		instance := &g.d.gpu.MIG.Instances[i]
+		handle, ret := g.d.GetMigDeviceHandleByIndex(instance.Index)
+		if ret != nvml.SUCCESS || !g.take(handle, instance) {
+			return false
+		}
+	}
+	return true
+}
+
+// take reads the lists of a GPU or MIG device; false: it tells no compute processes.
+// Graphics and MPS are told by some only.
+func (g *gathering) take(from nvml.Device, instance *plugins.MIGInstance) bool {
+	known := false
+	for _, list := range []struct {
+		symbol, kind string
+		call         func() ([]nvml.ProcessInfo, nvml.Return)
+	}{
+		{listProcesses, "compute", from.GetComputeRunningProcesses},
+		{listGraphics, "graphics", from.GetGraphicsRunningProcesses},
+		{listMPSClients, "mps", from.GetMPSComputeRunningProcesses},
+	} {
+		ret := nvml.ERROR_FUNCTION_NOT_FOUND
+		var infos []nvml.ProcessInfo
+		if g.d.probe.has(anyVersion(list.symbol)...) {
+			infos, ret = list.call()
+		}
+		g.d.failed("processes", ret)
+		if list.kind == "compute" {
+			known = ret == nvml.SUCCESS
+		}
+		if !known {
+			g.d.gpu.Why["processes"] = g.d.probe.reason(list.symbol, ret)
+			return false
+		}
+		for _, info := range infos {
+			g.add(info, list.kind, instance)
+		}
+	}
+	return true
+}
+
+func (g *gathering) add(info nvml.ProcessInfo, kind string, instance *plugins.MIGInstance) {
+	key := holder{info.Pid, info.GpuInstanceId, info.ComputeInstanceId}
+	if instance != nil && key.gi == noInstance && instance.GI != nil && instance.CI != nil {
+		key.gi, key.ci = uint32(*instance.GI), uint32(*instance.CI)
+	}
+	process := g.found[key]
+	if process == nil {
+		process = &plugins.Process{PID: int(key.pid), Name: g.d.probe.processName(key.pid), Kind: kind, GI: instanceID(key.gi), CI: instanceID(key.ci)}
+		g.found[key] = process
+	}
+	process.Kind = merged(process.Kind, kind)
+	switch {
+	case info.UsedGpuMemory != notAvailable:
+		process.Memory = new(info.UsedGpuMemory)
+	case process.Memory == nil:
+		g.d.gpu.Why[processMemory] = "NVML does not tell it (NVML_VALUE_NOT_AVAILABLE)"
+	}
+}
+
+// merged is the kind of a process that is in two lists.
+func merged(a, b string) string {
+	switch {
+	case a == b:
+		return a
+	case a == "mps" || b == "mps":
+		return "mps"
+	default:
+		return "both"
+	}
+}
+
+func instanceID(id uint32) *int {
+	if id == noInstance {
+		return nil
+	}
+	return new(int(id))
+}
+
+// processName asks nvmlSystemGetProcessName. Processes of others and of other pid
+// namespaces have no name here.
+func (r *probe) processName(pid uint32) string {
+	name, asked := r.names[int(pid)]
+	if !asked && r.has("nvmlSystemGetProcessName") {
+		if told, ret := r.lib.SystemGetProcessName(int(pid)); ret == nvml.SUCCESS {
+			name = told
+		}
+		r.names[int(pid)] = name
+	}
+	return name
+}
