@@ -1,0 +1,476 @@
+//go:build linux
+
+package external
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/muster-dev/muster/plugins"
+)
+
+// stage is a plugin under test, and what is checked about it at the end.
+type stage struct {
+	*Prober
+	t    *testing.T
+	mark string // in the environment of all its processes
+	dir  string
+}
+
+// startOf makes a Prober of the test binary in a part.
+func startOf(t *testing.T, part string, args ...string) *stage {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startProgram(t, Program{Path: self, Args: append([]string{"play", part}, args...)}, Children{})
+}
+
+func startProgram(t *testing.T, p Program, s Starter) *stage {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "") // t.TempDir is too long for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	mark := "MUSTER_TEST_MARK=" + rand.Text()
+	p.Name, p.SocketDir, p.Env = "test", dir, append(p.Env, mark, "GORACE=atexit_sleep_ms=0")
+	st := &stage{Prober: New(p, s), t: t, mark: mark, dir: dir}
+	t.Cleanup(st.leavesNothing)
+	return st
+}
+
+// leavesNothing closes the Prober and looks for what is left of it.
+func (s *stage) leavesNothing() {
+	if err := s.Close(); err != nil {
+		s.t.Errorf("close: %v", err)
+	}
+	left, _ := os.ReadDir(s.dir)
+	if len(left) > 0 {
+		s.t.Errorf("left in the folder of sockets: %v", left)
+	}
+	if pids := marked(s.mark); len(pids) > 0 {
+		s.t.Errorf("processes %v are left", pids)
+	}
+	if pids := childrenOf(os.Getpid()); len(pids) > 0 {
+		s.t.Errorf("children %v are left", pids)
+	}
+	eventually(s.t, "its goroutines are gone", func() bool { return len(goroutines()) == 0 })
+}
+
+// goroutines lists those that a Prober or go-plugin started.
+func goroutines() (found []string) {
+	buffer := make([]byte, 4<<20)
+	for _, g := range strings.Split(string(buffer[:runtime.Stack(buffer, true)]), "\n\n") {
+		ours := strings.Contains(g, "external.(*") || strings.Contains(g, "go-plugin") || strings.Contains(g, "grpc")
+		if ours && !strings.Contains(g, "testing.tRunner") && !strings.Contains(g, "testing.runTests") {
+			found = append(found, g)
+		}
+	}
+	return found
+}
+
+// marked lists the processes that have this in their environment.
+func marked(mark string) (pids []int) {
+	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && bytes.Contains(text, []byte(mark)) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// childrenOf lists all children, the dead ones too.
+func childrenOf(parent int) (pids []int) {
+	paths, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range paths {
+		text, _ := os.ReadFile(path)
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(10 * time.Second); ; {
+		if is() {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Errorf("not within 10 s: %s\n%s", what, strings.Join(goroutines(), "\n\n"))
+			return
+		}
+	}
+}
+
+// fails makes one Probe and checks its error.
+func (s *stage) fails(kind Kind, words ...string) {
+	s.t.Helper()
+	_, err := s.Probe(s.t.Context())
+	var e *Error
+	if !errors.As(err, &e) || e.Kind != kind {
+		s.t.Fatalf("not a %s error: %v", kind, err)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			s.t.Errorf("the error does not say %q: %v", w, err)
+		}
+	}
+	s.t.Log(err)
+}
+
+func (s *stage) works() *plugins.GPUs {
+	s.t.Helper()
+	g, err := s.Probe(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if g.Source != "test" || len(g.GPUs) != 2 || g.Links[0][1] != "NV1" || g.GPUs[0].Why["memory.total"] == "" || g.Why["driver"] == "" {
+		s.t.Errorf("answer %+v", g)
+	}
+	return g
+}
+
+func TestAPluginAnswersAndItsProcessIsKept(t *testing.T) {
+	s := startOf(t, "good")
+	first, second := s.works(), s.works()
+	if first.Notes[0] != second.Notes[0] {
+		t.Errorf("processes %s and %s", first.Notes, second.Notes)
+	}
+}
+
+func TestAPluginIsStartedAnewAfterItDied(t *testing.T) {
+	s := startOf(t, "good")
+	first := s.works()
+	pid, _ := strconv.Atoi(first.Notes[0])
+	process, err := os.FindProcess(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	process.Kill()
+	eventually(t, "its death is seen", func() bool { return s.last.isGone(0) })
+	if second := s.works(); first.Notes[0] == second.Notes[0] {
+		t.Error("the same process")
+	}
+}
+
+func TestConcurrentProbesShareOneProcess(t *testing.T) {
+	s := startOf(t, "good")
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() { s.works() })
+	}
+	all.Wait()
+	if pids := marked(s.mark); len(pids) != 1 {
+		t.Errorf("processes %v", pids)
+	}
+}
+
+func TestAScriptIsAPlugin(t *testing.T) {
+	self, _ := os.Executable()
+	path := filepath.Join(t.TempDir(), "plugin")
+	text := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = arg ] || exit 9\nexec %s play good\n", self)
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte(text))
+	startProgram(t, Program{Path: path, Args: []string{"arg"}, SHA256: strings.ToUpper(hex.EncodeToString(sum[:]))}, Children{}).works()
+}
+
+func TestThePluginsEnvironmentIsWhatIsGivenToIt(t *testing.T) {
+	t.Setenv("MUSTER_TEST_SECRET", "x")
+	s := startOf(t, "good")
+	s.works()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", marked(s.mark)[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range strings.Split(strings.TrimRight(string(text), "\x00"), "\x00") {
+		name, _, _ := strings.Cut(v, "=")
+		if name != "MUSTER_TEST_MARK" && name != "GORACE" && name != cookieKey && !strings.HasPrefix(name, "PLUGIN_") && strings.ToUpper(name) == name {
+			t.Errorf("variable %s", v)
+		}
+	}
+}
+
+func TestWhatIsNoProgramIsSaid(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for name, c := range map[string]struct {
+		program Program
+		kind    Kind
+		words   string
+	}{
+		"missing":        {Program{Path: dir + "/none"}, KindNotThere, "no such file"},
+		"relative":       {Program{Path: "none"}, KindNotThere, "not absolute"},
+		"folder":         {Program{Path: dir}, KindNotProgram, "folder"},
+		"not executable": {Program{Path: file("a", "#!/bin/sh\n", 0o644)}, KindNotProgram, "chmod"},
+		"no format":      {Program{Path: file("b", "echo\n", 0o755)}, KindNotProgram, "another machine"},
+		"no interpreter": {Program{Path: file("c", "#!/no/such/loader\n", 0o755)}, KindLoader, "interpreter"},
+		"other sum":      {Program{Path: file("d", "#!/bin/sh\n", 0o755), SHA256: strings.Repeat("0123", 16)}, KindChecksum, "says 012301230123…: if you changed it"},
+		"device":         {Program{Path: "/dev/null"}, KindNotProgram, "not a file"},
+	} {
+		t.Run(name, func(t *testing.T) { startProgram(t, c.program, Children{}).fails(c.kind, c.words) })
+	}
+}
+
+func TestWhatDoesNotStartIsSaid(t *testing.T) {
+	const glibc = "x: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by x)"
+	for name, c := range map[string]struct {
+		part  string
+		args  []string
+		kind  Kind
+		words []string
+	}{
+		"another program":    {"prints", []string{"hello"}, KindNotPlugin, []string{`"hello"`}},
+		"one that stays":     {"prints-and-stays", []string{"hello"}, KindNotPlugin, []string{`"hello"`}},
+		"a long line":        {"prints-and-stays", []string{strings.Repeat("x", 100_000)}, KindNotPlugin, []string{`"xxx`}},
+		"silence":            {"prints", nil, KindExited, []string{"printed nothing"}},
+		"silence that stays": {"prints-and-stays", nil, KindNotPlugin, []string{"empty line"}},
+		"exit":               {"says-and-exits", []string{"3", "no", "devices"}, KindExited, []string{"exit status 3", `"no devices"`}},
+		"exit well":          {"says-and-exits", []string{"0", ""}, KindExited, []string{"exit status 0"}},
+		"old glibc":          {"says-and-exits", []string{"1", glibc}, KindLoader, []string{"GLIBC_2.34"}},
+		"missing library":    {"says-and-exits", []string{"127", "x: error while loading shared libraries: libx.so"}, KindLoader, nil},
+		"version":            {"other-version", nil, KindVersion, []string{"version 2", "version 1"}},
+		"core version":       {"prints", []string{"7|1|unix|/x|grpc|"}, KindVersion, []string{"version 7"}},
+		"net/rpc":            {"prints", []string{"1|1|unix|/x|netrpc|"}, KindNotPlugin, []string{"gRPC"}},
+		"tcp":                {"prints-and-stays", []string{"1|1|tcp|127.0.0.1:1|grpc|"}, KindNotPlugin, []string{"PLUGIN_UNIX_SOCKET_DIR"}},
+		"another's socket":   {"prints-and-stays", []string{"1|1|unix|/run/docker.sock|grpc|"}, KindNotPlugin, []string{"PLUGIN_UNIX_SOCKET_DIR"}},
+		"a bad certificate":  {"prints-and-stays", []string{"1|1|unix|/x|grpc|" + strings.Repeat("x", 60)}, KindNotPlugin, nil},
+		"log that is no log": {"says-and-exits", []string{"1", `{"@message": 1}`}, KindExited, []string{"message"}},
+	} {
+		t.Run(name, func(t *testing.T) { startOf(t, c.part, c.args...).fails(c.kind, c.words...) })
+	}
+}
+
+func TestWhatHangsAtTheStartIsKilled(t *testing.T) {
+	for part, words := range map[string]string{"silent": "not ready within", "deaf": "it printed"} {
+		t.Run(part, func(t *testing.T) {
+			s := startOf(t, part)
+			s.program.StartLimit = time.Second
+			s.fails(KindSlow, words)
+			s.fails(KindSlow, words)
+		})
+	}
+}
+
+func TestWhatHangsInAProbeIsKilledWithItsChildren(t *testing.T) {
+	s := startOf(t, "hangs-with-child")
+	s.program.ProbeLimit = 500 * time.Millisecond
+	s.fails(KindHung, "500ms")
+	if pids := marked(s.mark); len(pids) > 0 {
+		t.Errorf("processes %v are left", pids)
+	}
+	s.fails(KindHung)
+}
+
+func TestAFailedAnswerIsSaid(t *testing.T) {
+	for name, c := range map[string]struct {
+		part  string
+		args  []string
+		kind  Kind
+		words []string
+	}{
+		"refusal":      {"refuses", nil, KindRefused, []string{"no driver is loaded"}},
+		"panic":        {"panics", nil, KindCrashed, []string{"panic: the prober is broken"}},
+		"death":        {"exits", nil, KindCrashed, []string{"exit status 2", "SIGABRT: abort"}},
+		"no tls":       {"without-tls", nil, KindFailed, []string{"TLS handshake"}},
+		"no json":      {"answers", []string{"gpus: none"}, KindAnswer, []string{`"gpus: none"`}},
+		"nothing":      {"answers", []string{""}, KindAnswer, nil},
+		"broken json":  {"answers", []string{`{"gpus": [}`}, KindAnswer, []string{"near"}},
+		"no list":      {"answers", []string{"{}"}, KindAnswer, []string{"no list"}},
+		"too long":     {"answers-much", []string{"x", "17000000"}, KindAnswer, []string{"16 MiB"}},
+		"too much":     {"answers-much", []string{`{"gpus":[{},`, "1000000"}, KindAnswer, []string{"more elements"}},
+		"other fields": {"answers", []string{`{"gpus": "none"}`}, KindAnswer, []string{"gpus"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startOf(t, c.part, c.args...)
+			s.fails(c.kind, c.words...)
+			s.fails(c.kind, c.words...)
+		})
+	}
+}
+
+func TestAPluginThatPrintsGoesOn(t *testing.T) {
+	for _, part := range []string{"prints-much", "logs-badly"} {
+		t.Run(part, func(t *testing.T) { startOf(t, part).works() })
+	}
+}
+
+func TestACallerMayLeaveAndTheHangIsNoticed(t *testing.T) {
+	s := startOf(t, "hangs")
+	s.program.ProbeLimit = time.Second
+	gone := errors.New("gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	left := make(chan error)
+	go func() { _, err := s.Probe(ctx); left <- err }()
+	eventually(t, "the plugin is asked", func() bool { p, _ := s.current(); return p.busy() })
+	cancel(gone)
+	if err := <-left; err != gone {
+		t.Errorf("error %v", err)
+	}
+	eventually(t, "the plugin is killed", func() bool { return len(marked(s.mark)) == 0 })
+}
+
+func (s *session) busy() bool { return len(s.turn) > 0 }
+
+func TestCloseEndsAProbe(t *testing.T) {
+	for part, when := range map[string]func(s *session) bool{
+		"hangs":  func(s *session) bool { return s.busy() },
+		"silent": func(s *session) bool { return s.child.pid() > 0 },
+	} {
+		t.Run(part, func(t *testing.T) {
+			s := startOf(t, part)
+			ended := make(chan error, 3)
+			for range 3 {
+				go func() { _, err := s.Probe(context.Background()); ended <- err }()
+			}
+			eventually(t, "it is under way", func() bool { p, _ := s.current(); return when(p) })
+			for range 2 {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			for range 3 {
+				if err := <-ended; !strings.Contains(err.Error(), "closed") {
+					t.Errorf("error %v", err)
+				}
+			}
+			s.fails(KindClosed)
+		})
+	}
+}
+
+func TestACloseAtAnyTimeLeavesNothing(t *testing.T) {
+	for i := range 12 {
+		s := startOf(t, "good")
+		ended := make(chan error)
+		go func() { _, err := s.Probe(context.Background()); ended <- err }()
+		timer := time.NewTimer(time.Duration(i) * 8 * time.Millisecond)
+		<-timer.C
+		s.leavesNothing()
+		if err := <-ended; err != nil && !strings.Contains(err.Error(), "closed") {
+			t.Error(err)
+		}
+	}
+}
+
+// immortals start processes that do not die when killed, as in state D.
+type immortals struct{ let chan struct{} }
+
+type immortal struct {
+	Process
+	let chan struct{}
+}
+
+func (i immortals) Start(ctx context.Context, s Spec) (Process, error) {
+	p, err := Children{}.Start(ctx, s)
+	return immortal{p, i.let}, err
+}
+
+func (i immortal) Kill() error {
+	select {
+	case <-i.let:
+		return i.Process.Kill()
+	default:
+		return nil
+	}
+}
+
+func TestWhatCannotBeKilledIsLeftAndNoOtherIsStarted(t *testing.T) {
+	self, _ := os.Executable()
+	let := make(chan struct{})
+	s := startProgram(t, Program{Path: self, Args: []string{"play", "stops"}, ProbeLimit: 200 * time.Millisecond}, immortals{let})
+	die := sync.OnceFunc(func() { close(let); s.last.child.kill() })
+	t.Cleanup(die)
+	s.fails(KindHung, "does not go away", "pid")
+	s.fails(KindStuck, "no other is started")
+	if pids := marked(s.mark); len(pids) != 1 {
+		t.Errorf("processes %v", pids)
+	}
+	die()
+	eventually(t, "it is gone", func() bool { return s.last.isGone(0) })
+	s.fails(KindHung)
+}
+
+// lateStarter is a keeper that does not answer.
+type lateStarter struct{}
+
+func (lateStarter) Start(ctx context.Context, _ Spec) (Process, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+func TestAStarterThatDoesNotAnswerIsSaid(t *testing.T) {
+	self, _ := os.Executable()
+	startProgram(t, Program{Path: self, StartLimit: 200 * time.Millisecond}, lateStarter{}).fails(KindSlow)
+}
+
+func TestAFolderForSocketsIsNotTooLong(t *testing.T) {
+	s := startOf(t, "good")
+	s.program.SocketDir = "/" + strings.Repeat("x", longestSocketDir)
+	s.fails(KindFailed, "longer")
+}
+
+func TestThePluginDiesWithItsHost(t *testing.T) {
+	self, _ := os.Executable()
+	mark := "MUSTER_TEST_MARK=" + rand.Text()
+	process, stdout := hostProcess(t, self, mark)
+	words, err := io.ReadAll(io.LimitReader(stdout, 3))
+	if err != nil || len(words) == 0 {
+		t.Fatal(words, err)
+	}
+	if pids := marked(mark); len(pids) != 2 {
+		t.Errorf("the plugin and its child are %v", pids)
+	}
+	process.Kill()
+	process.Wait()
+	eventually(t, "all is gone", func() bool { return len(marked(mark)) == 0 })
+}
+
+func hostProcess(t *testing.T, self, mark string) (*os.Process, *os.File) {
+	t.Helper()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer write.Close()
+	t.Cleanup(func() { read.Close() })
+	env := append(os.Environ(), "TMPDIR="+t.TempDir())
+	process, err := os.StartProcess(self, []string{self, "play", "host", mark}, &os.ProcAttr{Env: env, Files: []*os.File{nil, write, os.Stderr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return process, read
+}

@@ -1,0 +1,178 @@
+package external
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+
+	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/external/pluginpb"
+)
+
+// The test binary is also every plugin, and a host: it plays what its first argument says.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "play" {
+		play(os.Args[2], os.Args[3:])
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func play(part string, args []string) {
+	switch part {
+	case "silent":
+		select {}
+	case "prints":
+		fmt.Println(strings.Join(args, " "))
+	case "prints-and-stays":
+		fmt.Println(strings.Join(args, " "))
+		select {}
+	case "says-and-exits":
+		fmt.Fprintln(os.Stderr, strings.Join(args[1:], " "))
+		code, _ := strconv.Atoi(args[0])
+		os.Exit(code)
+	case "deaf":
+		deaf()
+	case "other-version":
+		config := serving(fixed("{}"))
+		config.ProtocolVersion = 2
+		goplugin.Serve(config)
+	case "without-tls":
+		os.Unsetenv("PLUGIN_CLIENT_CERT")
+		goplugin.Serve(serving(fixed("{}")))
+	case "answers":
+		goplugin.Serve(serving(fixed(args[0])))
+	case "answers-much":
+		n, _ := strconv.Atoi(args[1])
+		goplugin.Serve(serving(fixed(strings.Repeat(args[0], n))))
+	case "host":
+		host(args)
+	default:
+		Serve("played", prober(part))
+	}
+}
+
+// deaf says that it listens, and never accepts.
+func deaf() {
+	path := filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "s")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		panic(err)
+	}
+	defer listener.Close()
+	fmt.Printf("1|%d|unix|%s|grpc|\n", ProtocolVersion, path)
+	<-make(chan int)
+}
+
+// fixed is a server that answers with these bytes.
+type fixed string
+
+func (f fixed) Probe(context.Context, *pluginpb.ProbeRequest) (*pluginpb.ProbeReply, error) {
+	return &pluginpb.ProbeReply{Gpus: []byte(f)}, nil
+}
+
+type anyServer struct {
+	pluginpb.UnimplementedPluginServer
+	fixed
+}
+
+func (a anyServer) Probe(ctx context.Context, r *pluginpb.ProbeRequest) (*pluginpb.ProbeReply, error) {
+	return a.fixed.Probe(ctx, r)
+}
+
+func serving(f fixed) *goplugin.ServeConfig {
+	return &goplugin.ServeConfig{
+		HandshakeConfig: handshake,
+		Plugins:         goplugin.PluginSet{service: &adapter{server: anyServer{fixed: f}}},
+		GRPCServer:      func(o []grpc.ServerOption) *grpc.Server { return grpc.NewServer(o...) },
+	}
+}
+
+type proberFunc func(ctx context.Context) (*plugins.GPUs, error)
+
+func (f proberFunc) Probe(ctx context.Context) (*plugins.GPUs, error) { return f(ctx) }
+
+// pair is two GPUs.
+func pair() *plugins.GPUs {
+	return &plugins.GPUs{
+		GPUs: []plugins.GPU{
+			{Index: 0, UUID: "GPU-a", PCI: "0000:0f:00.0", Name: "A", State: plugins.StateOK},
+			{Index: 1, UUID: "GPU-b", PCI: "0000:10:00.0", Name: "A", State: plugins.StateOK},
+		},
+		Links: [][]plugins.Link{{"X", "NV1"}, {"NV1", "X"}},
+		Notes: []string{strconv.Itoa(os.Getpid())},
+	}
+}
+
+func prober(part string) plugins.GPUProber {
+	return proberFunc(func(ctx context.Context) (*plugins.GPUs, error) {
+		switch part {
+		case "good":
+			return pair(), nil
+		case "refuses":
+			return nil, errors.New("no driver is loaded")
+		case "panics":
+			panic("the prober is broken")
+		case "exits":
+			fmt.Fprintln(os.Stderr, "cannot go on")
+			syscall.Kill(os.Getpid(), syscall.SIGABRT)
+			select {}
+		case "hangs":
+			select {}
+		case "stops":
+			syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			select {}
+		case "hangs-with-child":
+			grandchild()
+			select {}
+		case "has-child":
+			g := pair()
+			g.Notes = append(g.Notes, strconv.Itoa(grandchild()))
+			return g, nil
+		case "prints-much":
+			raw := os.NewFile(1, "stdout")
+			for range 200 {
+				fmt.Fprintln(raw, strings.Repeat("x", 5000))
+				fmt.Fprintln(os.Stdout, strings.Repeat("y", 5000))
+				fmt.Fprintln(os.Stderr, strings.Repeat("z", 5000))
+			}
+			return pair(), nil
+		case "logs-badly":
+			syscall.Write(2, []byte("{\"@message\": 1}\n"))
+			return pair(), nil
+		}
+		return nil, fmt.Errorf("no part %q", part)
+	})
+}
+
+// grandchild starts a process that stays.
+func grandchild() int {
+	cmd := exec.Command("/bin/sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	return cmd.Process.Pid
+}
+
+// host starts a plugin, tells which processes there are, and stays.
+func host(args []string) {
+	self, _ := os.Executable()
+	p := New(Program{Name: "x", Path: self, Args: []string{"play", "has-child"}, Env: args}, Children{})
+	g, err := p.Probe(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(strings.Join(g.Notes, " "))
+	select {}
+}

@@ -1,0 +1,107 @@
+package external
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/external/pluginpb"
+)
+
+// Serve is what a plugin's main calls, after it has read its arguments and without having
+// printed anything. It returns when muster lets the plugin go, or does not: muster may
+// also kill it at any time. The prober is asked once at a time; what it prints is kept
+// and shown in errors.
+//
+// Somebody who starts the program by hand is told what it is, and with "probe" as the last
+// argument gets once what muster would get.
+func Serve(name string, prober plugins.GPUProber) {
+	if os.Getenv(cookieKey) != cookieValue {
+		os.Exit(byHand(name, prober, os.Args, os.Stdout, os.Stderr))
+	}
+	goplugin.Serve(&goplugin.ServeConfig{
+		HandshakeConfig: handshake,
+		Plugins:         goplugin.PluginSet{service: &adapter{server: &server{name: name, prober: prober}}},
+		GRPCServer: func(options []grpc.ServerOption) *grpc.Server {
+			return grpc.NewServer(append(options, grpc.MaxRecvMsgSize(maxReply))...)
+		},
+		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Error, Output: os.Stderr, DisableTime: true}),
+	})
+}
+
+// server answers muster.
+type server struct {
+	pluginpb.UnimplementedPluginServer
+	name   string
+	prober plugins.GPUProber
+}
+
+// Probe answers with what the prober found.
+func (s *server) Probe(ctx context.Context, _ *pluginpb.ProbeRequest) (*pluginpb.ProbeReply, error) {
+	data, err := s.look(ctx)
+	if err != nil {
+		return nil, status.Error(codes.Unknown, cut(err.Error(), longestRefusal))
+	}
+	return &pluginpb.ProbeReply{Gpus: data}, nil
+}
+
+func (s *server) look(ctx context.Context) ([]byte, error) {
+	gpus, err := s.prober.Probe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(gpus)
+}
+
+// byHandLimit is how long a look by hand may take.
+const byHandLimit = time.Minute
+
+// byHand is for somebody who tries the plugin, and returns the exit status.
+func byHand(name string, prober plugins.GPUProber, args []string, stdout, stderr io.Writer) int {
+	if len(args) < 2 || args[len(args)-1] != "probe" {
+		fmt.Fprintf(stderr, `This is %s, a plugin of muster: a program that muster starts to look at devices.
+Name it in a job file:
+
+  plugin %q {
+    path   = "/PATH/OF/THIS/PROGRAM"
+    sha256 = "..." # as sha256sum prints it
+  }
+
+To see what it finds here, run it with "probe" as the last argument.
+`, name, name)
+		return 2
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), byHandLimit)
+	defer cancel()
+	gpus, err := prober.Probe(ctx)
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		return 1
+	}
+	return show(name, gpus, stdout, stderr)
+}
+
+// show prints what was found as muster gets it, and what muster would say of it.
+func show(name string, gpus *plugins.GPUs, stdout, stderr io.Writer) int {
+	data, err := json.MarshalIndent(gpus, "", "  ")
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		return 1
+	}
+	fmt.Fprintf(stdout, "%s\n", data)
+	if err := Check(gpus); err != nil {
+		fmt.Fprintf(stderr, "%s: muster will refuse this: %v\n", name, err)
+		return 1
+	}
+	return 0
+}
