@@ -33,6 +33,9 @@ type Host struct {
 	mu     sync.Mutex
 	init   *initProcess // nil while it is off
 	bootID string
+
+	gpuMu sync.Mutex
+	gpu   gpuState
 }
 
 func (b *Bed) host(i int, opts HostOptions) *Host {
@@ -44,6 +47,9 @@ func (b *Bed) host(i int, opts HostOptions) *Host {
 		index: i,
 		opts:  opts,
 		ports: []string{fmt.Sprintf("h%d", i)},
+	}
+	if opts.GPUs != nil {
+		h.gpu.scenario = opts.GPUs.Clone()
 	}
 	h.Home = filepath.Join(h.dir(), "home")
 	if b.opts.SharedHome {
@@ -129,7 +135,7 @@ func (h *Host) boot(ctx context.Context) error {
 	if err := h.current().boot(ctx, order); err != nil {
 		return fmt.Errorf("%w\nits log ends with:\n%s", err, h.logTail())
 	}
-	return nil
+	return h.bootGPUs()
 }
 
 func (h *Host) current() *initProcess {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/muster-dev/muster/launcher/testbed/gpus"
 )
 
 // maxHosts is what the addresses of one bed's network allow.
@@ -38,6 +40,8 @@ type Options struct {
 	// KnownHostKeyTypes are the host keys in the client's known_hosts, of "rsa",
 	// "ecdsa" and "ed25519"; nil means all of them, empty none.
 	KnownHostKeyTypes []string
+	// GPUs are those of every host; nil: hosts have none, and are as the machine is.
+	GPUs *gpus.Scenario
 	// Each, if set, is called for every host to change its options.
 	Each func(i int, h *HostOptions)
 }
@@ -60,6 +64,8 @@ type HostOptions struct {
 	ClockOffset time.Duration
 	// MachineID is the text of /etc/machine-id; hosts that were cloned share it.
 	MachineID string
+	// GPUs are the host's; see Host.SetGPUs.
+	GPUs *gpus.Scenario
 }
 
 // expand returns the options of every host.
@@ -97,6 +103,7 @@ func (o Options) host(i int) HostOptions {
 		SSHDConfig:        slices.Clone(o.SSHDConfig),
 		KnownHostKeyTypes: slices.Clone(o.KnownHostKeyTypes),
 		MachineID:         randomHex(16),
+		GPUs:              o.GPUs,
 	}
 	if i < len(o.Names) {
 		h.Name = o.Names[i]

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/muster-dev/muster/launcher/testbed"
+	"github.com/muster-dev/muster/launcher/testbed/gpus"
 )
 
 func main() {
@@ -36,6 +38,14 @@ func options() testbed.Options {
 	list(&o.Names, "name", "name of the next host (node1, node2, ... if not given)")
 	list(&o.Keep, "keep", "path below /root, /tmp or /run that the hosts see too, read only")
 	list(&o.KeepRW, "keep-rw", "the same, writable")
+	flag.Func("gpus", "GPUs of every host, one of: "+strings.Join(gpus.Names(), ", "), func(name string) (err error) {
+		machine := gpus.Named(name)
+		if machine == nil {
+			return errors.New("no such scenario")
+		}
+		o.GPUs, err = machine.OnThisMachine() // so that processes can be bound
+		return err
+	})
 	list(&o.SSHDConfig, "sshd", "line for sshd_config, such as 'AllowStreamLocalForwarding no'")
 	flag.Parse()
 	return o

@@ -1,0 +1,87 @@
+// Events: those that lie in the state folder as event-*.json and came after the set.
+#include <time.h>
+
+#include "standin.h"
+
+struct set {
+  int known, room;
+  char (*names)[64];
+};
+
+static int is_known(struct set *s, const char *name) {
+  for (int i = 0; i < s->known; i++)
+    if (!strcmp(s->names[i], name)) return 1;
+  return 0;
+}
+
+static void know(struct set *s, const char *name) {
+  if (s->known == s->room) {
+    s->room = s->room ? 2 * s->room : 16;
+    s->names = realloc(s->names, s->room * sizeof *s->names);
+    if (!s->names) abort();
+  }
+  snprintf(s->names[s->known++], sizeof *s->names, "%s", name);
+}
+
+nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *handle) {
+  BEGIN;
+  NEED(handle);
+  struct set *s = calloc(1, sizeof *s);
+  struct event *list;
+  int n = events(&list);
+  for (int i = 0; i < n; i++) know(s, list[i].name);
+  free(list);
+  handle->handle = (struct nvmlEventSet_st *)s;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t handle) {
+  BEGIN;
+  struct set *s = (struct set *)handle.handle;
+  NEED(s);
+  free(s->names);
+  free(s);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *types) {
+  DEVICE;
+  NEED(types);
+  *types = nvmlEventTypeXidCriticalError;
+  return NVML_SUCCESS;
+}
+
+// Events of all GPUs go to all sets: a test has few.
+nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t handle) {
+  DEVICE;
+  NEED(handle.handle);
+  return types & ~(unsigned long long)nvmlEventTypeXidCriticalError ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
+}
+
+static nvmlReturn_t next(struct set *s, nvmlEventData_t *data) {
+  BEGIN;
+  struct event *list;
+  int n = events(&list);
+  nvmlReturn_t result = NVML_ERROR_TIMEOUT;
+  for (int i = 0; i < n && result != NVML_SUCCESS; i++) {
+    if (is_known(s, list[i].name)) continue;
+    know(s, list[i].name);
+    *data = (nvmlEventData_t){.device = handle_of(list[i].gpu, -1), .eventType = nvmlEventTypeXidCriticalError,
+                              .eventData = list[i].xid, .gpuInstanceId = 0xFFFFFFFF, .computeInstanceId = 0xFFFFFFFF};
+    result = NVML_SUCCESS;
+  }
+  free(list);
+  return result;
+}
+
+static nvmlReturn_t await(nvmlEventSet_t handle, nvmlEventData_t *data, unsigned int timeout) {
+  NEED(handle.handle && data);
+  struct timespec step = {.tv_nsec = 10000000};
+  for (unsigned int waited = 0;; waited += 10) {
+    nvmlReturn_t result = next((struct set *)handle.handle, data);
+    if (result != NVML_ERROR_TIMEOUT || waited >= timeout) return result;
+    nanosleep(&step, NULL);
+  }
+}
+nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t handle, nvmlEventData_t *data, unsigned int timeout) { return await(handle, data, timeout); }
+nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t handle, nvmlEventData_t *data, unsigned int timeout) { return await(handle, data, timeout); }
