@@ -2,6 +2,7 @@ package facts
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,37 +17,110 @@ func cpus(root Root) CPUs {
 		return CPUs{}
 	}
 	var allowed []int
-	for cpu := 0; len(allowed) < set.Count(); cpu++ {
+	for cpu, n := 0, set.Count(); len(allowed) < n; cpu++ {
 		if set.IsSet(cpu) {
 			allowed = append(allowed, cpu)
 		}
 	}
-	return CPUs{Allowed: allowed, Physical: physicalCores(allowed, func(cpu int) string {
+	cores := coresOf(allowed, func(cpu int) string {
 		return root.read(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu))
-	})}
+	})
+	return CPUs{Allowed: allowed, Physical: len(cores), Cores: cores}
 }
 
-// physicalCores counts cores: CPUs with the same list of siblings are one. Where
-// the list is not there each CPU counts as a core.
-func physicalCores(allowed []int, siblings func(cpu int) string) int {
-	cores := map[string]bool{}
+// coresOf groups CPUs by core, in the order of their first CPUs: a core's list of siblings
+// is read once. Where the list is not there a CPU counts as a core.
+func coresOf(allowed []int, siblings func(cpu int) string) [][]int {
+	var cores [][]int
+	left := setOf(allowed)
 	for _, cpu := range allowed {
-		list := siblings(cpu)
-		if list == "" {
-			list = "cpu " + strconv.Itoa(cpu)
+		if !left[cpu] {
+			continue
 		}
-		cores[list] = true
+		core := within(left, cpuList(siblings(cpu)))
+		if !slices.Contains(core, cpu) {
+			core = []int{cpu}
+		}
+		for _, sibling := range core {
+			delete(left, sibling)
+		}
+		cores = append(cores, core)
 	}
-	return len(cores)
+	return cores
 }
 
-// memoryTotal reads MemTotal of /proc/meminfo, which is in KiB (proc_meminfo(5)).
-func memoryTotal(meminfo string) uint64 {
-	for line := range strings.Lines(meminfo) {
-		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
-			kib, _ := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			return kib << 10
+// nodes reads /sys/devices/system/node: the CPUs of each NUMA node, as far as they are
+// allowed, and its memory. Nodes with neither CPUs nor memory are left out: a GB200's GPUs
+// bring dozens of those.
+func nodes(root Root, allowed []int) []Node {
+	const dir = "/sys/devices/system/node/"
+	var found []Node
+	set := setOf(allowed)
+	for _, name := range root.names(dir) {
+		id, err := strconv.Atoi(strings.TrimPrefix(name, "node"))
+		if err != nil || !strings.HasPrefix(name, "node") {
+			continue
+		}
+		all := cpuList(root.read(dir + name + "/cpulist"))
+		memory := meminfo(root.read(dir + name + "/meminfo"))
+		if len(all) == 0 && memory["MemTotal"] == 0 {
+			continue
+		}
+		found = append(found, Node{ID: id, CPUs: within(set, all), Memory: memory["MemTotal"], Free: memory["MemFree"]})
+	}
+	slices.SortFunc(found, func(a, b Node) int { return a.ID - b.ID })
+	return found
+}
+
+func setOf(cpus []int) map[int]bool {
+	set := make(map[int]bool, len(cpus))
+	for _, cpu := range cpus {
+		set[cpu] = true
+	}
+	return set
+}
+
+// within are the CPUs of a list that are in the set.
+func within(set map[int]bool, list []int) []int {
+	return slices.DeleteFunc(list, func(cpu int) bool { return !set[cpu] })
+}
+
+// meminfo reads /proc/meminfo, or a NUMA node's, whose lines begin with "Node 0", into
+// bytes (proc_meminfo(5)).
+func meminfo(text string) map[string]uint64 {
+	sizes := map[string]uint64{}
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) > 2 && fields[0] == "Node" {
+			fields = fields[2:]
+		}
+		if len(fields) == 3 && fields[2] == "kB" { // which are KiB
+			kib, _ := strconv.ParseUint(fields[1], 10, 64)
+			sizes[strings.TrimSuffix(fields[0], ":")] = kib << 10
 		}
 	}
-	return 0
+	return sizes
+}
+
+// maxCPU bounds what a list may name: the kernel's own limit (NR_CPUS) is 8192.
+const maxCPU = 8192
+
+// cpuList reads the kernel's list format, such as 0-3,8.
+func cpuList(text string) []int {
+	var cpus []int
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		from, err1 := strconv.Atoi(strings.TrimSpace(first))
+		to, err2 := strconv.Atoi(strings.TrimSpace(last))
+		if err1 != nil || err2 != nil || from < 0 || to >= maxCPU {
+			continue
+		}
+		for cpu := from; cpu <= to; cpu++ {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus
 }

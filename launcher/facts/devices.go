@@ -11,6 +11,14 @@ type Devices struct {
 	Islands [][]int `json:"islands"` // positions of GPUs that reach each other by NVLink
 	// Taken are the runs of muster that hold a GPU at the moment, by the GPU's UUID.
 	Taken map[string]string `json:"taken,omitempty"`
+	// Owners are the users of processes on GPUs, by pid, as far as they are seen here.
+	Owners map[int]string `json:"owners,omitempty"`
+	// PCIDevices counts NVIDIA's display and 3D controllers on the PCI bus, whether or not
+	// a driver answers for them.
+	PCIDevices int `json:"pci_devices,omitempty"`
+	// Expected says what tells that there should be devices, "" where nothing does: the
+	// hardware itself, or a plugin that the job file names.
+	Expected string `json:"expected,omitempty"`
 	// None says why nothing is known of GPUs here; "" where it is known, also that there
 	// are none.
 	None string `json:"none,omitempty"`

@@ -5,17 +5,24 @@ package facts
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 )
 
-func TestSiblingsOfOneCoreCountOnce(t *testing.T) {
+func TestSiblingsOfOneCoreAreTogether(t *testing.T) {
 	siblings := map[int]string{0: "0,4", 1: "1,5", 4: "0,4", 5: "1,5"}
-	if n := physicalCores([]int{0, 1, 4, 5}, func(c int) string { return siblings[c] }); n != 2 {
-		t.Errorf("4 CPUs on 2 cores count as %d cores", n)
+	cores := coresOf([]int{0, 1, 4, 5}, func(c int) string { return siblings[c] })
+	if !reflect.DeepEqual(cores, [][]int{{0, 4}, {1, 5}}) {
+		t.Errorf("4 CPUs on 2 cores: %v", cores)
 	}
-	if n := physicalCores([]int{0, 1}, func(int) string { return "" }); n != 2 {
-		t.Errorf("2 CPUs of unknown cores count as %d", n)
+	cores = coresOf([]int{0, 1}, func(int) string { return "" })
+	if !reflect.DeepEqual(cores, [][]int{{0}, {1}}) {
+		t.Errorf("2 CPUs of unknown cores: %v", cores)
+	}
+	cores = coresOf([]int{4, 5}, func(c int) string { return siblings[c] })
+	if !reflect.DeepEqual(cores, [][]int{{4}, {5}}) {
+		t.Errorf("a cpuset of second threads: %v", cores)
 	}
 }
 

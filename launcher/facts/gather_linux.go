@@ -4,27 +4,16 @@ import (
 	"os"
 	"os/user"
 	"runtime"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
-
-// Root is where the host's files are looked for; tests give another.
-type Root string
-
-func (r Root) read(path string) string {
-	text, err := os.ReadFile(string(r) + path)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(text))
-}
 
 // Gather collects the facts of this host. It takes a few milliseconds and waits
 // for nothing outside the machine.
 func Gather(root Root) Host {
 	hostname, _ := os.Hostname()
 	home, _ := os.UserHomeDir()
+	name := username()
 	h := Host{
 		ID:             Identity(root),
 		MachineID:      root.read("/etc/machine-id"),
@@ -32,16 +21,24 @@ func Gather(root Root) Host {
 		OS:             runtime.GOOS,
 		Arch:           runtime.GOARCH,
 		Kernel:         kernel(),
-		User:           username(),
+		User:           name,
 		Home:           home,
 		CPUs:           cpus(root),
-		Memory:         memoryTotal(root.read("/proc/meminfo")),
+		Memory:         meminfo(root.read("/proc/meminfo"))["MemTotal"],
 		NICs:           nics(root),
+		HCAs:           hcas(root),
+		Limits:         limits(),
+		SharedMemory:   space(root, "/dev/shm"),
+		Disk:           space(root, home),
+		Container:      container(root),
+		Cgroup:         cgroup(root),
+		Environ:        environ(os.LookupEnv),
 		HostnameAddrs:  addressesOf(hostname, root.read("/etc/hosts")),
 		ReachedAt:      reachedAt(os.Getenv("SSH_CONNECTION")),
-		Logind:         logind(root, username(), os.Getuid()),
+		Logind:         logind(root, name, os.Getuid()),
 		EphemeralPorts: ephemeralPorts(root.read("/proc/sys/net/ipv4/ip_local_port_range")),
 	}
+	h.Nodes = nodes(root, h.CPUs.Allowed)
 	return h
 }
 
@@ -58,4 +55,19 @@ func username() string {
 		return u.Username
 	}
 	return os.Getenv("USER")
+}
+
+// environ are those of DeviceVariables that are set, also to nothing: an empty
+// CUDA_VISIBLE_DEVICES hides every GPU.
+func environ(lookup func(string) (string, bool)) map[string]string {
+	var set map[string]string
+	for _, name := range DeviceVariables {
+		if value, is := lookup(name); is {
+			if set == nil {
+				set = map[string]string{}
+			}
+			set[name] = value
+		}
+	}
+	return set
 }

@@ -66,6 +66,7 @@ type HCA struct {
 	Name      string `json:"name"` // of the device, such as mlx5_0
 	Port      int    `json:"port"`
 	State     string `json:"state"`                // "active", "down", "init", "armed"
+	PhysState string `json:"phys_state,omitempty"` // of the cable: "linkup", "polling" (nothing at the other end), "disabled"
 	LinkLayer string `json:"link_layer"`           // "InfiniBand" or "Ethernet" (RoCE)
 	SpeedGbps int    `json:"speed_gbps,omitempty"` // of the port now; 0: unknown
 	Interface string `json:"interface,omitempty"`  // its network interface
@@ -73,7 +74,9 @@ type HCA struct {
 	NUMA      *int   `json:"numa"`
 }
 
-// Limits are what the agent's processes may use, its workers' too (getrlimit(2)).
+// Limits are what the agent's processes may use, its workers' too (getrlimit(2)). Go's
+// runtime raises its own soft limit of open files to the hard one, and gives children the
+// former back unless somebody sets it: the soft one told here is the raised one.
 type Limits struct {
 	Memlock Limit `json:"memlock"` // bytes
 	NoFile  Limit `json:"nofile"`
@@ -111,13 +114,18 @@ type Software struct {
 
 // NIC is a network interface.
 type NIC struct {
-	Name      string   `json:"name"`
-	Up        bool     `json:"up"`
-	Loopback  bool     `json:"loopback"`
-	Virtual   string   `json:"virtual,omitempty"` // why it leads to no other machine ("bridge", ...); empty: it may
-	MTU       int      `json:"mtu"`
-	SpeedMbps int      `json:"speed_mbps,omitempty"` // 0: unknown
-	Addresses []string `json:"addresses"`            // IP addresses without prefix; link-local ones left out
+	Name      string `json:"name"`
+	Up        bool   `json:"up"`
+	Loopback  bool   `json:"loopback"`
+	Virtual   string `json:"virtual,omitempty"` // why it leads to no other machine ("bridge", ...); empty: it may
+	MTU       int    `json:"mtu"`
+	SpeedMbps int    `json:"speed_mbps,omitempty"` // 0: unknown
+	// State is the kernel's word for the link (operstate of sysfs-class-net): "up", "down",
+	// "lowerlayerdown", "unknown" where the driver does not tell.
+	State     string   `json:"state,omitempty"`
+	PCI       string   `json:"pci,omitempty"`  // slot of a physical interface
+	NUMA      *int     `json:"numa,omitempty"` // node of that slot
+	Addresses []string `json:"addresses"`      // IP addresses without prefix; link-local ones left out
 }
 
 // Logind is what systemd-logind does to a user's things when the last login ends

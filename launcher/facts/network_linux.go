@@ -6,6 +6,8 @@ import (
 	"strings"
 )
 
+// nics asks the kernel (rtnetlink(7)) for the interfaces and sysfs for what is behind them
+// (sysfs-class-net).
 func nics(root Root) []NIC {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -13,7 +15,9 @@ func nics(root Root) []NIC {
 	}
 	var found []NIC
 	for _, i := range interfaces {
-		speed, _ := strconv.Atoi(root.read("/sys/class/net/" + i.Name + "/speed"))
+		class := "/sys/class/net/" + i.Name
+		speed, _ := strconv.Atoi(root.read(class + "/speed"))
+		pci := pciOf(root, class)
 		found = append(found, NIC{
 			Name:      i.Name,
 			Up:        i.Flags&net.FlagUp != 0 && i.Flags&net.FlagRunning != 0,
@@ -21,10 +25,22 @@ func nics(root Root) []NIC {
 			Virtual:   virtual(root, i.Name),
 			MTU:       i.MTU,
 			SpeedMbps: max(speed, 0), // -1 where the driver does not know
+			State:     root.read(class + "/operstate"),
+			PCI:       pci,
+			NUMA:      slotNode(root, pci),
 			Addresses: addresses(i),
 		})
 	}
 	return found
+}
+
+// slotNode is the NUMA node of a slot; not of the interface's own device, which with
+// virtio has none.
+func slotNode(root Root, pci string) *int {
+	if pci == "" {
+		return nil
+	}
+	return numaNode(root, "/sys/bus/pci/devices/"+pci)
 }
 
 func addresses(i net.Interface) []string {

@@ -3,77 +3,275 @@ package view
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/plugins"
 )
 
+var update = flag.Bool("update", false, "write the golden files anew")
+
 func pointer[T any](v T) *T { return &v }
 
-// twoIslands is a machine of four GPUs, two by two, one of them lost.
-func twoIslands() Probed {
-	g := func(i int, pci string) plugins.GPU {
-		return plugins.GPU{Index: i, UUID: "GPU-" + pci, PCI: pci, Name: "A6000", State: plugins.StateOK,
-			Memory: plugins.Memory{Total: pointer(uint64(48 << 30)), Used: pointer(uint64(0))}}
-	}
-	d := &facts.Devices{
-		GPUs: &plugins.GPUs{Source: "nvidia-smi", Driver: pointer("550.54"), GPUs: []plugins.GPU{g(0, "a"), g(1, "b"), g(2, "c"), g(3, "d")},
-			Links: [][]plugins.Link{{"X", "NV4", "SYS", "SYS"}, {"NV4", "X", "SYS", "SYS"}, {"SYS", "SYS", "X", "NV4"}, {"SYS", "SYS", "NV4", "X"}}},
-		Near: make([]facts.Near, 4), Islands: [][]int{{0, 1}, {2, 3}},
-	}
-	d.GPUs.GPUs[1].State = plugins.StateLost
-	d.GPUs.GPUs[2].Memory.Used = pointer(uint64(15 << 30))
-	d.GPUs.GPUs[3].NVLinks = []plugins.NVLink{{Link: 0, Active: true}, {Link: 1}}
-	return Probed{Name: "gpu1", Address: "10.0.0.1", Facts: facts.Host{Hostname: "gpu1", Devices: d}}
-}
-
-func TestAProbeSaysInWordsWhatStandsOut(t *testing.T) {
-	var out bytes.Buffer
-	Probe(&Screen{out: stream{w: &out}}, []Probed{twoIslands()})
-	for _, want := range []string{
-		"2 islands of NVLink, joined by slower ways: GPUs 0-1; GPUs 2-3",
-		"GPU 1 (b) is lost",
-		"GPU 2 has 15.0 GiB in use by nobody who shows",
-		"GPU 3 has 1 of 2 NVLinks down",
-		"GPU2  SYS   SYS   X     NV4",
-	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in:\n%s", want, out.String())
+// golden compares with a file of testdata.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("differs from %s (update with -update); got:\n%s", path, got)
+	}
 }
 
-func TestAProbesJSONHoldsWhatScriptsRead(t *testing.T) {
+func numbers(from, to int) []int {
+	var list []int
+	for n := from; n <= to; n++ {
+		list = append(list, n)
+	}
+	return list
+}
+
+// eightH100 is an HGX machine in a container: two sockets, a GPU and a 400 Gb/s adapter
+// on each of eight switches, storage and management besides.
+func eightH100() Probed {
+	d := &facts.Devices{GPUs: &plugins.GPUs{Source: "nvml", Driver: pointer("550.54.15"), CUDA: pointer("12.4")}, PCIDevices: 8}
+	f := facts.Host{
+		ID: "9f2c1a3b4c5d6e7f", MachineID: "0123456789abcdef0123456789abcdef", Hostname: "hgx01", OS: "linux", Arch: "amd64", Kernel: "5.15.0-105-generic",
+		User: "ann", Home: "/home/ann", Memory: 2015 << 30, ReachedAt: "10.0.0.1", HostnameAddrs: []string{"10.0.0.1"}, EphemeralPorts: [2]int{32768, 60999},
+		SharedMemory: facts.Space{Path: "/dev/shm", Total: 1007 << 30, Free: 1007 << 30}, Disk: facts.Space{Path: "/home/ann", Total: 1 << 40, Free: 1 << 39},
+		Limits: facts.Limits{NoFile: facts.Limit{Soft: pointer(uint64(1048576)), Hard: pointer(uint64(1048576))}},
+		Cgroup: facts.Cgroup{Version: 2}, Devices: d,
+		NICs: []facts.NIC{
+			{Name: "lo", Up: true, Loopback: true, MTU: 65536, Addresses: []string{"127.0.0.1"}},
+			{Name: "eno1", Up: true, State: "up", MTU: 1500, SpeedMbps: 25000, PCI: "0000:6b:00.0", NUMA: pointer(0), Addresses: []string{"10.0.0.1", "2001:db8::1"}},
+			{Name: "eno2", State: "down", MTU: 1500, PCI: "0000:6b:00.1", NUMA: pointer(0), Addresses: []string{}},
+			{Name: "docker0", Up: true, MTU: 1500, Virtual: "docker's bridge", Addresses: []string{"172.17.0.1"}},
+		},
+	}
+	for node := range 2 {
+		cpus := append(numbers(48*node, 48*node+47), numbers(96+48*node, 143+48*node)...)
+		f.CPUs.Allowed = append(f.CPUs.Allowed, cpus...)
+		f.Nodes = append(f.Nodes, facts.Node{ID: node, CPUs: cpus, Memory: 1007 << 30, Free: 990 << 30})
+	}
+	slices.Sort(f.CPUs.Allowed)
+	for cpu := range 96 {
+		f.CPUs.Cores = append(f.CPUs.Cores, []int{cpu, cpu + 96})
+	}
+	f.CPUs.Physical = len(f.CPUs.Cores)
+	for i := range 8 {
+		node, hca := i/4, fmt.Sprintf("mlx5_%d", i)
+		f.HCAs = append(f.HCAs, facts.HCA{Name: hca, Port: 1, State: "active", PhysState: "linkup", LinkLayer: "InfiniBand", SpeedGbps: 400,
+			Interface: fmt.Sprint("ib", i), PCI: fmt.Sprintf("0000:%x8:00.0", i+1), NUMA: &node})
+		d.GPUs.GPUs = append(d.GPUs.GPUs, h100(i, fmt.Sprintf("0000:%xb:00.0", i+1)))
+		links := slices.Repeat([]plugins.Link{"NV18"}, 8)
+		links[i] = "X"
+		d.Links = append(d.Links, links)
+		d.Near = append(d.Near, facts.Near{NUMA: &node, CPUs: f.Nodes[node].CPUs, HCAs: []string{hca}, HCALink: "PIX"})
+	}
+	d.Islands = [][]int{numbers(0, 7)}
+	return Probed{Name: "hgx01", Address: "10.0.0.1", Facts: f}
+}
+
+func h100(i int, pci string) plugins.GPU {
+	return plugins.GPU{Index: i, UUID: fmt.Sprintf("GPU-%x3f0c2a9-77aa-4f5e-9c61-0242ac1100%02x", 15-i, i), PCI: pci, Name: "NVIDIA H100 80GB HBM3", State: plugins.StateOK,
+		Memory: plugins.Memory{Total: pointer(uint64(81559 << 20)), Used: pointer(uint64(0)), Reserved: pointer(uint64(551 << 20))}, Processes: []plugins.Process{},
+		PCIe:        plugins.PCIe{Generation: pointer(5), GenerationMax: pointer(5), Width: pointer(16), WidthMax: pointer(16)},
+		ComputeMode: pointer("default"), MIG: plugins.MIG{Enabled: pointer(false), Pending: pointer(false)}, Throttled: []string{}}
+}
+
+// broken is the same machine on a bad day.
+func broken() Probed {
+	h := eightH100()
+	f, d := &h.Facts, h.Facts.Devices
+	h.ClockOffset, h.ClockError = pointer(-4.25), 0.01
+	f.Limits.Memlock.Soft = pointer(uint64(64 << 10))
+	f.Limits.NoFile.Soft = pointer(uint64(1024))
+	f.SharedMemory = facts.Space{Path: "/dev/shm", Total: 64 << 20, Free: 64 << 20}
+	f.Container = "docker"
+	f.Cgroup = facts.Cgroup{Version: 2, Memory: pointer(uint64(512 << 30)), CPUs: pointer(32.0), PIDs: pointer(uint64(512))}
+	f.Environ = map[string]string{"CUDA_VISIBLE_DEVICES": "0,1"}
+	f.HCAs[3].State, f.HCAs[3].PhysState = "down", "polling"
+	d.Near[3].HCAs, d.Near[3].HCALink = []string{"mlx5_0", "mlx5_1", "mlx5_2"}, "NODE"
+	f.HCAs[4].SpeedGbps = 200
+	f.Nodes[1].CPUs = []int{}
+	for i := 4; i < 8; i++ {
+		d.Near[i].CPUs = nil
+	}
+	d.PCIDevices = 10
+	g := d.GPUs.GPUs
+	g[0].Memory.Used = pointer(uint64(60 << 30))
+	g[0].Processes = []plugins.Process{{PID: 4242, Name: "/opt/venv/bin/python3 train.py", Kind: "compute", Memory: pointer(uint64(40 << 30))},
+		{PID: 4243, Name: "[Not Found]", Kind: "compute", Memory: pointer(uint64(10 << 30))}}
+	d.Owners = map[int]string{4242: "bob"}
+	g[1].Memory.Used = pointer(uint64(30 << 30))
+	g[2] = plugins.GPU{Index: 2, PCI: "0000:3b:00.0", Name: "NVIDIA H100 80GB HBM3", State: plugins.StateLost}
+	g[3].State = plugins.StateNeedsReset
+	g[4].ECC.Volatile, g[4].Remapped.Pending, g[4].Recovery = pointer(uint64(3)), pointer(true), pointer("gpu_reset")
+	g[5].PCIe.Width, g[5].PCIe.Generation = pointer(8), pointer(1)
+	g[5].NVLinks = []plugins.NVLink{{Link: 0, Active: true}, {Link: 1}}
+	g[6].Throttled, g[6].ComputeMode = []string{"hw_slowdown", "hw_thermal", "sw_power_cap"}, pointer("exclusive_process")
+	g[7].ComputeMode, g[7].Fabric = pointer("exclusive_process"), pointer("not_started")
+	d.Taken = map[string]string{g[6].UUID: "llama-lora-7f3a", g[7].UUID: "llama-lora-7f3a"}
+	return h
+}
+
+// oneMIG is a GPU in two parts in a virtual machine.
+func oneMIG() Probed {
+	g := h100(0, "0000:00:05.0")
+	g.MIG = plugins.MIG{Enabled: pointer(true), Pending: pointer(true), Instances: []plugins.MIGInstance{
+		{Index: 0, UUID: "MIG-5a1b2c3d-0011-5223-a44d-010203040506", Profile: "3g.40gb", GI: pointer(1), CI: pointer(0), Memory: pointer(uint64(39 << 30)), Used: pointer(uint64(0))},
+		{Index: 1, UUID: "MIG-6a1b2c3d-0011-5223-a44d-010203040507", Profile: "3g.40gb", GI: pointer(2), CI: pointer(0), Memory: pointer(uint64(39 << 30))},
+	}}
+	f := facts.Host{Hostname: "vm7", OS: "linux", Arch: "amd64", Kernel: "6.8.0", User: "root", Memory: 220 << 30,
+		CPUs: facts.CPUs{Allowed: numbers(0, 25), Physical: 26}, NICs: []facts.NIC{{Name: "eth0", Up: true, MTU: 1450, PCI: "0000:00:03.0", Addresses: []string{"10.0.0.7"}}},
+		Devices: &facts.Devices{GPUs: &plugins.GPUs{Source: "nvidia-smi", Driver: pointer("550.54"), GPUs: []plugins.GPU{g}, Links: [][]plugins.Link{{"X"}}}, Near: make([]facts.Near, 1), Islands: [][]int{{0}}, PCIDevices: 1}}
+	return Probed{Name: "vm7", Address: "10.0.0.7", Facts: f}
+}
+
+func noGPU(onBus int, why string) Probed {
+	f := facts.Host{Hostname: "cpu1", OS: "linux", Arch: "arm64", Kernel: "6.1.0", User: "ann", Memory: 16 << 30,
+		CPUs: facts.CPUs{Allowed: numbers(0, 3), Physical: 4}, Devices: &facts.Devices{PCIDevices: onBus, None: why}}
+	return Probed{Name: "local", Address: "local", Facts: f}
+}
+
+func TestAProbeAsPeopleReadIt(t *testing.T) {
+	for name, hosts := range map[string][]Probed{
+		"h100":   {eightH100()},
+		"broken": {broken()},
+		"mig":    {oneMIG()},
+		"none":   {noGPU(0, "no NVIDIA GPU is here"), noGPU(2, "nvidia-smi: NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			Probe(&Screen{out: stream{w: &out}}, hosts)
+			for line := range strings.Lines(out.String()) {
+				if n := utf8.RuneCountInString(line) - 1; n > 120 && !strings.HasPrefix(line, "  !") && !strings.HasPrefix(line, "  GPUs:") {
+					t.Errorf("%d columns: %s", n, line)
+				}
+			}
+			golden(t, "probe/"+name+".txt", out.Bytes())
+		})
+	}
+}
+
+// The colours mark islands and what stands out, and move no column.
+func TestColourMovesNoColumn(t *testing.T) {
+	var plain, coloured bytes.Buffer
+	Probe(&Screen{out: stream{w: &plain}}, []Probed{broken()})
+	Probe(&Screen{out: stream{w: &coloured, colour: true}}, []Probed{broken()})
+	stripped := coloured.String()
+	for _, code := range []string{"0", "1", "31", "33", "36"} {
+		stripped = strings.ReplaceAll(stripped, "\x1b["+code+"m", "")
+	}
+	if stripped != plain.String() || coloured.Len() == plain.Len() {
+		t.Errorf("coloured:\n%s", coloured.String())
+	}
+}
+
+// Names of processes are their owners' to choose.
+func TestWhatAHostSaysIsNotObeyedByTheTerminal(t *testing.T) {
+	h := oneMIG()
+	h.Facts.Devices.Notes = []string{"odd: \x1b]0;title\x07"}
 	var out bytes.Buffer
-	if err := ProbeJSON(&out, []Probed{twoIslands(), {Name: "cpu1", Facts: facts.Host{Devices: &facts.Devices{None: "nvidia-smi is not installed"}}}}); err != nil {
+	Probe(&Screen{out: stream{w: &out}}, []Probed{h})
+	if strings.ContainsAny(out.String(), "\x1b\x07") {
+		t.Errorf("%q", out.String())
+	}
+}
+
+func TestAUUIDIsAsLongAsItMustBe(t *testing.T) {
+	all := []plugins.GPU{{UUID: "GPU-11111111-2222-aaaa"}, {UUID: "GPU-11111111-2222-bbbb"}, {UUID: "GPU-33333333-2222-bbbb"}, {}}
+	var got []string
+	for _, g := range all {
+		got = append(got, uuidWord(g, all))
+	}
+	if !slices.Equal(got, []string{"GPU-11111111-2222-a", "GPU-11111111-2222-b", "GPU-33333333", "-"}) {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestACPUSetAndAContainerExplainThemselves(t *testing.T) {
+	h := eightH100()
+	h.Facts.Devices.PCIDevices = 9
+	text := func() string {
+		var out bytes.Buffer
+		Probe(&Screen{out: stream{w: &out}}, []Probed{h})
+		return out.String()
+	}
+	if got := text(); !strings.Contains(got, "the driver shows 8 GPUs, but 9 are on the PCI bus") {
+		t.Errorf("%s", got)
+	}
+	h.Facts.Environ = map[string]string{"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": ""}
+	if got := text(); !strings.Contains(got, "this Slurm job has been given 8 of the machine's 9 GPUs") || !strings.Contains(got, "CUDA_VISIBLE_DEVICES is set to nothing") {
+		t.Errorf("%s", got)
+	}
+}
+
+// The file is the contract of muster probe --json, version 1: names and kinds of values
+// stay, others may be added.
+func TestAProbesJSONIsAContract(t *testing.T) {
+	h := broken()
+	h.Facts.CPUs = facts.CPUs{Allowed: []int{0, 1, 2, 3}, Physical: 2, Cores: [][]int{{0, 2}, {1, 3}}} // short
+	h.Facts.Software = &facts.Software{Python: "/home/ann/venv/bin/python", Torch: "2.4.0+cu121", NCCL: "2.20.5"}
+	d := h.Facts.Devices
+	d.GPUs.GPUs, d.Near, d.Islands = d.GPUs.GPUs[:3], d.Near[:3], [][]int{{0, 1}}
+	for i := range d.GPUs.GPUs {
+		d.GPUs.GPUs[i].Explain("not asked")
+		d.Near[i].CPUs = []int{0, 1}
+	}
+	d.Links = [][]plugins.Link{{"X", "NV18", ""}, {"NV18", "X", ""}, {"", "", "X"}}
+	d.GPUs.GPUs[1].MIG = oneMIG().Facts.Devices.GPUs.GPUs[0].MIG
+	h.Facts.Nodes = []facts.Node{{ID: 0, CPUs: []int{0, 1}, Memory: 1007 << 30, Free: 990 << 30}}
+	h.Facts.HCAs = h.Facts.HCAs[:1]
+	d.Taken = map[string]string{d.GPUs.GPUs[1].UUID: "llama-lora-7f3a"}
+	var out bytes.Buffer
+	if err := ProbeJSON(&out, []Probed{h, noGPU(2, "nvidia-smi is not installed")}); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "probe/contract.json", out.Bytes())
+}
+
+// What scripts loop over is there on every host, and what its kernel does not tell is null.
+func TestAProbesJSONHasListsForScripts(t *testing.T) {
+	var out bytes.Buffer
+	if err := ProbeJSON(&out, []Probed{{Name: "bare"}, eightH100()}); err != nil {
 		t.Fatal(err)
 	}
 	var v struct {
 		Version int
-		Hosts   []struct {
-			Name, Address string
-			HostID        string `json:"host_id"`
-			GPUs          []map[string]any
-			Links         [][]string
-			Islands       [][]int
-			NICs          []any
-			None          string `json:"gpu_none"`
-		}
+		Hosts   []map[string]any
 	}
 	if err := json.Unmarshal(out.Bytes(), &v); err != nil {
 		t.Fatal(err)
 	}
-	if v.Version != 1 || len(v.Hosts) != 2 || len(v.Hosts[0].GPUs) != 4 || v.Hosts[0].Links[0][1] != "NV4" || len(v.Hosts[0].Islands) != 2 {
-		t.Errorf("%s", out.String())
-	}
-	for _, name := range []string{"index", "uuid", "pci", "name", "memory_total", "memory_used", "numa", "processes"} {
-		if _, ok := v.Hosts[0].GPUs[0][name]; !ok {
-			t.Errorf("no %s of a GPU", name)
+	for _, name := range []string{"gpus", "links", "islands", "nics", "infiniband", "numa_nodes", "hostname_addresses"} {
+		if _, is := v.Hosts[0][name].([]any); !is {
+			t.Errorf("%s is %v", name, v.Hosts[0][name])
 		}
 	}
-	if v.Hosts[1].None == "" || v.Hosts[1].GPUs == nil {
-		t.Errorf("a host without GPUs: %+v", v.Hosts[1])
+	if _, is := v.Hosts[1]["devices"]; is {
+		t.Error("devices are told twice")
+	}
+	gpu := v.Hosts[1]["gpus"].([]any)[7].(map[string]any)
+	if gpu["memory_total"] != float64(81559<<20) || gpu["numa"] != 1.0 || gpu["hca_link"] != "PIX" {
+		t.Errorf("%v", gpu)
 	}
 }

@@ -1,0 +1,80 @@
+package facts
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// hcas reads /sys/class/infiniband, which has RoCE devices too
+// (sysfs-class-infiniband): a line for each port, in natural order.
+func hcas(root Root) []HCA {
+	const class = "/sys/class/infiniband/"
+	var found []HCA
+	devices := root.names(class)
+	slices.SortFunc(devices, natural)
+	for _, name := range devices {
+		pci := pciOf(root, class+name)
+		ports := root.names(class + name + "/ports")
+		slices.SortFunc(ports, natural)
+		for _, p := range ports {
+			port, err := strconv.Atoi(p)
+			if err != nil {
+				continue
+			}
+			h := portOf(root, class+name, port)
+			h.Name, h.PCI, h.NUMA = name, pci, numaNode(root, class+name+"/device")
+			found = append(found, h)
+		}
+	}
+	return found
+}
+
+func portOf(root Root, device string, port int) HCA {
+	dir := fmt.Sprintf("%s/ports/%d", device, port)
+	return HCA{
+		Port:      port,
+		State:     stateWord(root.read(dir + "/state")),
+		PhysState: stateWord(root.read(dir + "/phys_state")),
+		LinkLayer: root.read(dir + "/link_layer"),
+		SpeedGbps: gbps(root.read(dir + "/rate")),
+		Interface: interfaceOf(root, device, port),
+	}
+}
+
+// stateWord reads "4: ACTIVE".
+func stateWord(text string) string {
+	_, word, _ := strings.Cut(text, ":")
+	return strings.ToLower(strings.TrimSpace(word))
+}
+
+// gbps reads "400 Gb/sec (4X NDR)".
+func gbps(text string) int {
+	number, _, _ := strings.Cut(text, " ")
+	rate, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return 0
+	}
+	return int(rate)
+}
+
+// interfaceOf finds the network interface of a port. RoCE tells it with the addresses of
+// the port. IPoIB does not; there the device's interfaces know their port (dev_port,
+// from 0).
+func interfaceOf(root Root, device string, port int) string {
+	if name := root.read(fmt.Sprintf("%s/ports/%d/gid_attrs/ndevs/0", device, port)); name != "" {
+		return name
+	}
+	names := root.names(device + "/device/net")
+	if len(names) == 1 {
+		return names[0]
+	}
+	slices.SortFunc(names, natural)
+	for _, name := range names {
+		if root.read(device+"/device/net/"+name+"/dev_port") == strconv.Itoa(port-1) {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,122 @@
+//go:build linux
+
+package facts
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/muster-dev/muster/plugins"
+)
+
+const nvidiaVendor = "0x10de"
+
+// dgx is a part of a machine with two sockets: three GPUs and four adapters behind
+// switches, one right at a root port, one at the other socket.
+func dgx(t *testing.T) Root {
+	const sw = "pci0000:0c/0000:0c:01.0/0000:0d:00.0/"
+	return tree(t, merge(
+		map[string]string{"sys/bus/pci/devices/.keep": ""},
+		pciDevice(sw+"0000:0e:00.0/0000:0f:00.0", "0", "0-3", nvidiaVendor, "0x030200"),
+		pciDevice(sw+"0000:0e:02.0/0000:11:00.0/0000:12:00.0/0000:13:00.0", "0", "0-3", nvidiaVendor, "0x030200"),
+		pciDevice("pci0000:80/0000:80:01.0/0000:81:00.0", "1", "4-7", nvidiaVendor, "0x030200"),
+		pciDevice(sw+"0000:0e:03.0/0000:20:00.0", "0", "0-3", nvidiaVendor, "0x068000"), // an NVSwitch
+		adapter("mlx5_10", sw+"0000:0e:01.0/0000:10:00.0", "0", "4: ACTIVE", "400 Gb/sec (4X NDR)", "InfiniBand"),
+		adapter("mlx5_2", sw+"0000:0e:04.0/0000:14:00.0", "0", "4: ACTIVE", "400 Gb/sec (4X NDR)", "InfiniBand"),
+		adapter("mlx5_3", "pci0000:0c/0000:0c:03.0/0000:15:00.0", "0", "4: ACTIVE", "100 Gb/sec (4X EDR)", "Ethernet"),
+		adapter("mlx5_0", "pci0000:80/0000:80:02.0/0000:82:00.0", "1", "1: DOWN", "10 Gb/sec (4X SDR)", "InfiniBand"),
+		map[string]string{
+			"sys/devices/pci0000:0c/0000:0c:03.0/0000:15:00.0/infiniband/mlx5_3/ports/1/gid_attrs/ndevs/0": "enp21s0\n",
+			"sys/devices/pci0000:80/0000:80:02.0/0000:82:00.0/net/ib0/dev_port":                            "0\n",
+		},
+	))
+}
+
+func TestPortsOfInfiniBandAreReadInNaturalOrder(t *testing.T) {
+	found := hcas(dgx(t))
+	var names []string
+	for _, h := range found {
+		names = append(names, h.Name)
+	}
+	if !slices.Equal(names, []string{"mlx5_0", "mlx5_2", "mlx5_3", "mlx5_10"}) {
+		t.Fatalf("%v", names)
+	}
+	one, zero := 1, 0
+	want := HCA{Name: "mlx5_0", Port: 1, State: "down", PhysState: "linkup", LinkLayer: "InfiniBand", SpeedGbps: 10, Interface: "ib0", PCI: "0000:82:00.0", NUMA: &one}
+	if !reflect.DeepEqual(found[0], want) {
+		t.Errorf("%+v", found[0])
+	}
+	want = HCA{Name: "mlx5_3", Port: 1, State: "active", PhysState: "linkup", LinkLayer: "Ethernet", SpeedGbps: 100, Interface: "enp21s0", PCI: "0000:15:00.0", NUMA: &zero}
+	if !reflect.DeepEqual(found[2], want) {
+		t.Errorf("%+v", found[2])
+	}
+}
+
+func TestTheNearestNetworkIsFoundByThePCITree(t *testing.T) {
+	root := dgx(t)
+	adapters := hcas(root)
+	for _, test := range []struct {
+		pci  string
+		hcas []string
+		link plugins.Link
+	}{
+		{"0000:0f:00.0", []string{"mlx5_2", "mlx5_10"}, "PIX"},
+		{"0000:13:00.0", []string{"mlx5_2", "mlx5_10"}, "PXB"}, // behind a switch of its own
+		{"0000:81:00.0", []string{"mlx5_2", "mlx5_3", "mlx5_10"}, "SYS"},
+	} {
+		n := near(root, test.pci, setOf([]int{1, 2, 5}), adapters)
+		if !slices.Equal(n.HCAs, test.hcas) || n.HCALink != test.link {
+			t.Errorf("%s is near %v by %s", test.pci, n.HCAs, n.HCALink)
+		}
+	}
+	if n := near(root, "0000:81:00.0", setOf([]int{1, 2, 5}), adapters); !slices.Equal(n.CPUs, []int{5}) {
+		t.Errorf("its CPUs are %v", n.CPUs)
+	}
+}
+
+func TestWaysBetweenSlots(t *testing.T) {
+	at := func(node int, complex string, bridges ...string) slot { return slot{complex, bridges, &node} }
+	for _, test := range []struct {
+		name string
+		a, b slot
+		want plugins.Link
+	}{
+		{"two functions of a card", at(0, "pci0", "a", "b.0"), at(0, "pci0", "a", "b.1"), "PIX"},
+		{"two ports of a switch", at(0, "pci0", "a", "up", "d1", "x"), at(0, "pci0", "a", "up", "d2", "y"), "PIX"},
+		{"a switch below a switch", at(0, "pci0", "a", "up", "d1", "up2", "d3", "x"), at(0, "pci0", "a", "up", "d2", "y"), "PXB"},
+		{"two root ports", at(0, "pci0", "a", "x"), at(0, "pci0", "b", "y"), "PHB"},
+		{"a virtual machine's flat bus", at(0, "pci0", "x"), at(0, "pci0", "y"), "PHB"},
+		{"two complexes of a node", at(0, "pci0", "a", "x"), at(0, "pci1", "a", "x"), "NODE"},
+		{"two nodes", at(0, "pci0", "a", "x"), at(1, "pci1", "a", "x"), "SYS"},
+		{"one slot unknown", at(0, "pci0", "a", "x"), slot{}, "SYS"},
+	} {
+		if got := way(test.a, test.b); got != test.want || way(test.b, test.a) != got {
+			t.Errorf("%s: %s", test.name, got)
+		}
+	}
+}
+
+// A virtio interface's device is a child of the PCI device.
+func TestASlotIsFoundBehindVirtio(t *testing.T) {
+	root := tree(t, merge(pciDevice("pci0000:00/0000:00:05.0", "1", "", "0x1af4", "0x020000"), map[string]string{
+		"sys/class/net/eth0": "-> ../../devices/pci0000:00/0000:00:05.0/virtio2/net/eth0",
+		"sys/devices/pci0000:00/0000:00:05.0/virtio2/net/eth0/device": "-> ../../../virtio2",
+	}))
+	pci := pciOf(root, "/sys/class/net/eth0")
+	if node := slotNode(root, pci); pci != "0000:00:05.0" || node == nil || *node != 1 {
+		t.Errorf("%q", pci)
+	}
+	if pci := pciOf(root, "/sys/class/net/lo"); pci != "" {
+		t.Errorf("lo at %q", pci)
+	}
+}
+
+func TestNaturalOrder(t *testing.T) {
+	names := []string{"mlx5_10", "mlx5_2", "bnxt_re0", "mlx5_", "mlx4_0", "rdmap16s27", "rdmap9s27"}
+	slices.SortFunc(names, natural)
+	want := []string{"bnxt_re0", "mlx4_0", "mlx5_", "mlx5_2", "mlx5_10", "rdmap9s27", "rdmap16s27"}
+	if !slices.Equal(names, want) {
+		t.Errorf("%v", names)
+	}
+}
