@@ -48,7 +48,10 @@ job "ddp-cpu" {
   hosts "ssh" {
     names = var.hosts
   }
-  ranks { per_host = 2 }
+  ranks {
+    per_host = 2
+    devices  = "none" # it trains on CPUs; otherwise each rank gets a GPU, where there are any
+  }
 
   # After Ctrl-C or a failure elsewhere: as long as a step and a checkpoint may take.
   stop { grace = "30s" }

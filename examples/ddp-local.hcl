@@ -19,5 +19,8 @@ job "ddp-local" {
     "--checkpoint-dir", var.checkpoint_dir,
   ]
   hosts "local" {}
-  ranks { per_host = 4 }
+  ranks {
+    per_host = 4
+    devices  = "none" # it trains on CPUs; otherwise each rank gets a GPU, where there are any
+  }
 }

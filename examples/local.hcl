@@ -5,5 +5,6 @@ job "local" {
   hosts "local" {}
   ranks {
     per_host = 4
+    devices  = "none" # otherwise each rank gets a GPU, where there are any
   }
 }

@@ -19,18 +19,13 @@ func (d *decoder) override(host *Host, block *hclsyntax.Block) {
 	c := d.content(block.Body, block.DefRange(), hostSchema)
 	d.overrideAddress(host, c)
 	if attr := c.attrs["workdir"]; d.isSet(attr) {
-		host.Workdir = d.workdir(attr)
+		host.Workdir = d.path(attr)
 	}
 	if attr := c.attrs["setup"]; d.isSet(attr) {
 		host.Setup = d.string(attr)
 	}
 	host.env = d.envExpr(c.attrs["env"])
-	if ranks := first(c.blocks["ranks"]); ranks != nil {
-		rc := d.content(ranks.Body, ranks.DefRange(), hostRanksSchema)
-		if n, set := d.perHost(rc.attrs["per_host"]); set {
-			host.PerHost = n
-		}
-	}
+	d.overrideRanks(host, first(c.blocks["ranks"]))
 }
 
 // overrideAddress applies user and port. What the host block says wins over what

@@ -70,7 +70,8 @@ func (d *decoder) sshHosts(block *hclsyntax.Block, base Host) []Host {
 	hosts := d.hostNames(c.attrs["names"])
 	complete := len(d.diags) == known && len(hosts) > 0
 	for i := range hosts {
-		hosts[i].PerHost, hosts[i].Workdir, hosts[i].Setup = base.PerHost, base.Workdir, base.Setup
+		hosts[i].setRanks(base.ranks())
+		hosts[i].Devices, hosts[i].Workdir, hosts[i].Setup = base.Devices, base.Workdir, base.Setup
 	}
 	d.overrides(hosts, c.blocks["host"], complete)
 	return hosts

@@ -20,10 +20,12 @@ var jobSchema = schema{
 		{name: "env"},
 		{name: "lease"},
 		{name: "ports"},
+		{name: "python"},
 	},
 	blocks: []blockSchema{
 		{name: "hosts", label: `"ssh"`, required: true},
 		{name: "ranks"},
+		{name: "plugin", label: `"NAME"`},
 		{name: "stop"},
 		{name: "early_exit"},
 		{name: "logs"},
@@ -40,16 +42,21 @@ func (d *decoder) job(block *hclsyntax.Block) *Job {
 		Command: d.command(c.attrs["command"]),
 		Lease:   d.duration(c.attrs["lease"], defaultLease, time.Second, time.Hour),
 		Ports:   d.ports(c.attrs["ports"]),
+		Python:  d.python(c.attrs["python"]),
+		Plugin:  d.plugin(first(c.blocks["plugin"])),
 		env:     d.envExpr(c.attrs["env"]),
 		scope:   d.scope,
 	}
 	ranks := d.ranks(first(c.blocks["ranks"]))
-	job.Backend = ranks.backend
-	d.hosts(job, first(c.blocks["hosts"]), Host{
-		PerHost: ranks.perHost,
-		Workdir: d.workdir(c.attrs["workdir"]),
+	job.Backend, job.Placement = ranks.backend, ranks.placement
+	base := Host{
+		Devices: ranks.devices,
+		Workdir: d.path(c.attrs["workdir"]),
 		Setup:   d.string(c.attrs["setup"]),
-	})
+	}
+	base.setRanks(ranks.perHost)
+	d.hosts(job, first(c.blocks["hosts"]), base)
+	d.checkRanks(job, ranks, base)
 	job.Stop = d.stop(first(c.blocks["stop"]))
 	job.EarlyExit = d.earlyExit(first(c.blocks["early_exit"]))
 	job.Logs = d.logs(first(c.blocks["logs"]), job.worldSize())
@@ -83,12 +90,12 @@ func (d *decoder) command(attr *hclsyntax.Attribute) []string {
 	known := len(d.diags)
 	words, ok := d.elements(attr.Expr)
 	if !ok {
-		d.noCommandList(attr)
+		d.noWordList(attr)
 		return nil
 	}
 	var argv []string
 	for _, word := range words {
-		argv = append(argv, d.word(word))
+		argv = append(argv, d.word(word, "the command"))
 	}
 	if len(argv) == 0 && len(d.diags) == known && isEmptyList(attr.Expr) {
 		d.error(attr.Expr.Range(), "Empty command", "The command needs at least the program: [\"python\", \"train.py\"].")
@@ -104,20 +111,22 @@ func isEmptyList(expr hclsyntax.Expression) bool {
 	return !ok || len(tuple.Exprs) == 0
 }
 
-// noCommandList reports a command that is no list.
-func (d *decoder) noCommandList(attr *hclsyntax.Attribute) {
+// noWordList reports words of a program that are no list.
+func (d *decoder) noWordList(attr *hclsyntax.Attribute) {
 	known := len(d.diags)
 	value, ok := d.value(attr.Expr)
 	switch {
 	case !ok || len(d.diags) > known:
 	case value.IsNull():
-		d.error(attr.Expr.Range(), "Wrong type", "command is a list of words, not null.")
+		d.error(attr.Expr.Range(), "Wrong type", "%s is a list of words, not null.", attr.Name)
+	case value.Type() == cty.String && attr.Name != "command":
+		d.error(attr.Expr.Range(), "Wrong type", "%s is a list of words, as no shell reads it: write [%s].", attr.Name, quoted(value.AsString()))
 	case value.Type() == cty.String:
 		d.error(attr.Expr.Range(), "Wrong type",
 			"command is a list of words, as no shell reads it: %s. For a shell write [\"bash\", \"-c\", %s].",
 			quotedWords(value.AsString()), quoted(value.AsString()))
 	default:
-		d.error(attr.Expr.Range(), "Wrong type", "command is a list of words such as [\"python\", \"train.py\"], not %s.", describe(value))
+		d.error(attr.Expr.Range(), "Wrong type", "%s is a list of words such as [\"python\", \"train.py\"], not %s.", attr.Name, describe(value))
 	}
 }
 
@@ -143,33 +152,21 @@ func quoted(text string) string {
 // end: MAX_ARG_STRLEN.
 const maxArgument = 128 << 10
 
-// word is one word of the command.
-func (d *decoder) word(e element) string {
+// word is one word of the command, or of what else is given to a program.
+func (d *decoder) word(e element, of string) string {
 	text, ok := d.scope.scalar(e.expr, e.value)
 	switch {
 	case e.value.IsNull():
-		d.error(e.expr.Range(), "Wrong type", "A word of the command cannot be null: write \"null\" for the text, or leave it out.")
+		d.error(e.expr.Range(), "Wrong type", "A word of %s cannot be null: write \"null\" for the text, or leave it out.", of)
 	case !ok:
 		d.error(e.expr.Range(), "Wrong type",
-			"A word of the command is text, a number, true or false, not %s: use jsonencode(...) to pass it as one word, concat([...], ...) to insert its elements.", describe(e.value))
+			"A word of %s is text, a number, true or false, not %s: use jsonencode(...) to pass it as one word, concat([...], ...) to insert its elements.", of, describe(e.value))
 	case len(text) >= maxArgument:
-		d.error(e.expr.Range(), "Value too long", "A word of the command has %d bytes; Linux takes at most %d. Pass it in a file.", len(text), maxArgument-1)
+		d.error(e.expr.Range(), "Value too long", "A word of %s has %d bytes; Linux takes at most %d. Pass it in a file.", of, len(text), maxArgument-1)
 	case strings.ContainsRune(text, 0):
-		d.error(e.expr.Range(), "NUL in a string", "A word of the command holds a NUL character, which no program can be given.")
+		d.error(e.expr.Range(), "NUL in a string", "A word of %s holds a NUL character, which no program can be given.", of)
 	}
 	return text
-}
-
-// workdir is a path on each host.
-func (d *decoder) workdir(attr *hclsyntax.Attribute) string {
-	path := d.string(attr)
-	switch {
-	case strings.HasPrefix(path, "~") && path != "~" && !strings.HasPrefix(path, "~/"):
-		d.error(attr.Expr.Range(), "Invalid path", "Only ~/ (your own home on each host) is known; write another user's home in full.")
-	case strings.HasPrefix(path, "$"):
-		d.warn(attr.Expr.Range(), "Variable in a path", "No shell reads workdir, so %q is the name of a folder. Write ~/ for your home.", path)
-	}
-	return path
 }
 
 // ports is a range of TCP ports.

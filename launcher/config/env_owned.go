@@ -16,7 +16,7 @@ var owned = map[string]string{
 	"ROLE_NAME":               "muster has one role.",
 	"MASTER_ADDR":             "it is an address of the first host that every host was seen to reach. Change the order of hosts to choose another.",
 	"MASTER_PORT":             "it is a new free port for each attempt. Set ports = \"20000-29999\" to say where it may lie.",
-	"CUDA_VISIBLE_DEVICES":    "the plan gives each rank its GPUs. Set ranks { per_host = ... }; a CUDA_VISIBLE_DEVICES found on a host is respected.",
+	"CUDA_VISIBLE_DEVICES":    "the plan gives each rank its GPUs. Set ranks { devices = [0, 1] } to choose them, or devices = \"none\" for none; a CUDA_VISIBLE_DEVICES found on a host is respected.",
 	"CUDA_DEVICE_ORDER":       "it is always PCI_BUS_ID, so that GPU numbers are those of nvidia-smi. Leave it out.",
 	"CUDA_MPS_PIPE_DIRECTORY": "muster makes this folder for each run.",
 	"CUDA_MPS_LOG_DIRECTORY":  "muster makes this folder for each run.",

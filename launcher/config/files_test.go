@@ -129,19 +129,29 @@ func dump(t *testing.T, job *Job) []byte {
 	t.Helper()
 	type host struct {
 		Host
+		Devices    string
 		Range      string
 		First, End []EnvVar `json:",omitempty"`
 	}
+	type plugin struct {
+		*Plugin
+		Range string
+	}
 	view := struct {
 		*Job
-		Hosts []host
-		Stop  string
-		Logs  string
-		Lease string
-	}{Job: job, Stop: fmt.Sprint(job.Stop), Logs: job.Logs.Show.String(), Lease: job.Lease.String()}
+		Placement string
+		Plugin    *plugin `json:",omitempty"`
+		Hosts     []host
+		Stop      string
+		Logs      string
+		Lease     string
+	}{Job: job, Placement: fmt.Sprintf("%+v", job.Placement), Stop: fmt.Sprint(job.Stop), Logs: job.Logs.Show.String(), Lease: job.Lease.String()}
+	if job.Plugin != nil {
+		view.Plugin = &plugin{job.Plugin, job.Plugin.Range.String()}
+	}
 	before := 0
 	for i, h := range job.Hosts {
-		v := host{Host: h, Range: h.Range.String()}
+		v := host{Host: h, Devices: fmt.Sprintf("%+v", h.Devices), Range: h.Range.String()}
 		last := max(h.PerHost, 1) - 1
 		v.First = envOf(t, job, i, RankScope{Global: before, Local: 0, WorldSize: 16, HostName: h.Name, HostIndex: i})
 		v.End = envOf(t, job, i, RankScope{Global: before + last, Local: last, WorldSize: 16, HostName: h.Name, HostIndex: i})

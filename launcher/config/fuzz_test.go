@@ -40,7 +40,9 @@ func FuzzEvaluate(f *testing.F) {
 }
 
 func checkJob(t *testing.T, job *Job) {
+	checkGroups(t, job.Placement.Groups)
 	for i, host := range job.Hosts[:min(len(job.Hosts), 5)] {
+		checkDevices(t, host)
 		env, _ := job.EnvOf(i, RankScope{Global: i, WorldSize: 10, HostName: host.Name, HostIndex: i})
 		for _, v := range env {
 			if strings.ContainsRune(v.Value, 0) || !envName.MatchString(v.Name) || ownedBy(v.Name) != "" {
@@ -54,6 +56,49 @@ func checkJob(t *testing.T, job *Job) {
 	if len(job.Hosts) == 0 || len(job.Command) == 0 || !jobName.MatchString(job.Name) {
 		t.Errorf("bad job %+v", job)
 	}
+}
+
+func checkGroups(t *testing.T, groups []Group) {
+	for i, group := range groups {
+		if group.Size < 2 || i > 0 && groups[i-1].Size%group.Size != 0 {
+			t.Errorf("bad groups %+v", groups)
+		}
+	}
+}
+
+func checkDevices(t *testing.T, host Host) {
+	named := map[string]bool{}
+	for _, device := range host.Devices.List {
+		key, ok := deviceKey(device.Text)
+		if !ok || named[key] {
+			t.Errorf("bad device %q", device.Text)
+		}
+		named[key] = true
+	}
+	switch kind := host.Devices.Kind; {
+	case (kind == DevicesCount) != (host.Devices.Count > 0), (kind == DevicesList) != (len(named) > 0),
+		kind == DevicesNone && host.PerGPU, kind == "", host.PerGPU && host.PerHost > 0:
+		t.Errorf("bad host %+v", host)
+	}
+}
+
+// FuzzSize: a size is written as it was meant; what is no size has advice.
+func FuzzSize(f *testing.F) {
+	for _, seed := range []string{"70GiB", "1.5 TiB", "70GB", "70", "0.1MiB", "99999999999999999999TiB", "-1GiB", "1e3MiB"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		size, err := parseSize(text)
+		if err != nil {
+			if err.Error() == "" {
+				t.Error("no advice")
+			}
+			return
+		}
+		if again, err := parseSize(formatSize(size)); size >= 1<<10 && size%(1<<10) == 0 && (err != nil || again != size) {
+			t.Errorf("%q is %d, written %s, which is %d, %v", text, size, formatSize(size), again, err)
+		}
+	})
 }
 
 // FuzzExpandHosts: what is expanded expands to itself; errors lie in the text.

@@ -65,8 +65,9 @@ type Host struct {
 	Setup   string // bash text run once on the host before the first attempt; "" for none
 	Range   hcl.Range
 
-	env     hclsyntax.Expression // the host block's own env, nil without one
-	written string               // [user@]address[:port], as the job file has it
+	env       hclsyntax.Expression // the host block's own env, nil without one
+	written   string               // [user@]address[:port], as the job file has it
+	perHostAt hcl.Range            // of per_host as this host has it; zero where none is written
 }
 
 // Stop is how workers are ended.

@@ -12,6 +12,9 @@ import (
 // maxPrinted bounds what one job file can fill a terminal with.
 const maxPrinted = 100
 
+// Diagnostics are what is wrong with a job file, or to be known of it, with places.
+type Diagnostics = hcl.Diagnostics
+
 // WriteDiagnostics writes diagnostics for people: what is wrong, where with the
 // line and the place in it, and what to do. width is the terminal's, 0 where
 // there is none: then nothing is wrapped.

@@ -114,6 +114,22 @@ func (d *decoder) wholeNumber(value cty.Value) (int, bool) {
 	return int(n), accuracy == 0 && int64(int(n)) == n
 }
 
+// bool is an attribute that is true or false, false where there is none. Text is taken
+// as integer takes it.
+func (d *decoder) bool(attr *hclsyntax.Attribute) bool {
+	value, ok := d.attr(attr)
+	switch {
+	case !ok:
+		return false
+	case value.Type() == cty.Bool:
+		return value.True()
+	case value.Type() == cty.String && (value.AsString() == "true" || value.AsString() == "false"):
+		return value.AsString() == "true"
+	}
+	d.error(attr.Expr.Range(), "Wrong type", "%s is true or false, without quotes, not %s.", attr.Name, describe(value))
+	return false
+}
+
 // oneOf is an attribute that is one of a few words, or def.
 func (d *decoder) oneOf(attr *hclsyntax.Attribute, def string, words []string) string {
 	value, ok := d.attr(attr)

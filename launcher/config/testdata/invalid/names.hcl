@@ -18,7 +18,7 @@ job "names" {                 # want: Missing required argument
     gracee = "1s"
   }
   logs { shwo = "all" }       # want: Unsupported argument
-  ranks { devices = [0] }     # want: Unsupported argument
+  ranks { device = [0] }      # want: Unsupported argument
   hosts "ssh" {
     names = ["a", "b"]
     host {                    # want: Missing label
