@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/facts"
 )
 
 // Meeting is what is only known when an attempt starts: how the ranks find each other.
@@ -17,6 +18,9 @@ type Meeting struct {
 	MasterPort int
 	// Locals is each host's own address on its way to MasterAddr.
 	Locals []string
+	// Software is what each host was found to run with once setup was done; shorter where
+	// that is not known.
+	Software []facts.Software
 }
 
 // Var is a variable of a rank's environment and where it comes from.
@@ -26,6 +30,8 @@ type Var struct {
 	Source string // a rule in words, or FILE:LINE
 	// Default is set where the host's own environment or setup wins over it.
 	Default bool
+	// OfHost is set where it is the host's own.
+	OfHost bool
 }
 
 const contract = "torchrun's contract"
@@ -38,7 +44,7 @@ func (p *Plan) Env(rank int, m Meeting) ([]Var, error) {
 	if err != nil {
 		return nil, err
 	}
-	layers := [][]Var{p.defaults(r, m), given, p.contract(r, m)}
+	layers := [][]Var{p.defaults(r, m), given, p.contract(r, m), p.devices(r, m)}
 	byName := map[string]Var{}
 	for _, layer := range layers {
 		for _, v := range layer {
@@ -48,6 +54,30 @@ func (p *Plan) Env(rank int, m Meeting) ([]Var, error) {
 	vars := make([]Var, 0, len(byName))
 	for _, v := range byName {
 		vars = append(vars, v)
+	}
+	slices.SortFunc(vars, func(a, b Var) int { return strings.Compare(a.Name, b.Name) })
+	return vars, nil
+}
+
+// WholeEnv is a rank's environment with what the host itself adds, which wins over
+// defaults; setup may change that.
+func (p *Plan) WholeEnv(rank int, m Meeting, host map[string]string) ([]Var, error) {
+	vars, err := p.Env(rank, m)
+	if err != nil {
+		return nil, err
+	}
+	name := p.Hosts[p.Ranks[rank].Host].Name
+	planned := map[string]bool{}
+	for i, v := range vars {
+		planned[v.Name] = true
+		if value, set := host[v.Name]; set && v.Default {
+			vars[i] = Var{Name: v.Name, Value: value, Source: "the environment of " + name, OfHost: true}
+		}
+	}
+	for variable, value := range host {
+		if !planned[variable] {
+			vars = append(vars, Var{Name: variable, Value: value, Source: "the environment of " + name, OfHost: true})
+		}
 	}
 	slices.SortFunc(vars, func(a, b Var) int { return strings.Compare(a.Name, b.Name) })
 	return vars, nil
@@ -77,7 +107,7 @@ func (p *Plan) contract(r Rank, m Meeting) []Var {
 	}
 	return []Var{
 		set("RANK", r.Rank, contract),
-		set("LOCAL_RANK", r.Local, contract),
+		p.localRank(r),
 		set("WORLD_SIZE", p.WorldSize, contract),
 		set("LOCAL_WORLD_SIZE", h.Ranks, contract),
 		set("GROUP_RANK", r.Host, contract),
@@ -98,11 +128,10 @@ func (p *Plan) contract(r Rank, m Meeting) []Var {
 
 // defaults hold where nobody else has set the name.
 func (p *Plan) defaults(r Rank, m Meeting) []Var {
-	h := p.Hosts[r.Host]
+	threads, why := p.threads(r)
 	vars := []Var{
 		{Name: "PYTHONUNBUFFERED", Value: "1", Source: "so that last words are not lost", Default: true},
-		{Name: "OMP_NUM_THREADS", Value: strconv.Itoa(h.Threads), Default: true, Source: fmt.Sprintf(
-			"%d physical cores of %s that are allowed / %d ranks there", p.facts[r.Host].CPUs.Physical, h.Name, h.Ranks)},
+		{Name: "OMP_NUM_THREADS", Value: strconv.Itoa(threads), Source: why, Default: true},
 		{Name: "TORCH_NCCL_ASYNC_ERROR_HANDLING", Value: "1", Source: contract, Default: true},
 	}
 	if nic, why := p.socketInterface(r.Host, m); nic != "" {
@@ -113,6 +142,16 @@ func (p *Plan) defaults(r Rank, m Meeting) []Var {
 		}
 	}
 	return vars
+}
+
+// threads are a rank's share of the host's cores, and no more than it is bound to.
+func (p *Plan) threads(r Rank) (n int, source string) {
+	h, cores := p.Hosts[r.Host], p.facts[r.Host].CPUs.Physical
+	n = max(1, cores/h.Ranks)
+	if r.cores > 0 && r.cores < n {
+		return r.cores, "the physical cores that the rank is bound to"
+	}
+	return n, fmt.Sprintf("%d physical cores of %s that are allowed / %d ranks there", cores, h.Name, h.Ranks)
 }
 
 // socketInterface names the interface that leads a host to the head host, where the

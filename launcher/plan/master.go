@@ -111,3 +111,21 @@ func usable(h facts.Host) int {
 	}
 	return n
 }
+
+// mainInterface is the interface that a host is reached through, as far as that is known
+// before the ranks meet: the one that SSH came to, or the only one.
+func mainInterface(h facts.Host) string {
+	if nic := interfaceOf(h, h.ReachedAt); nic != "" && h.ReachedAt != "" {
+		return nic
+	}
+	name := ""
+	for _, nic := range h.NICs {
+		if passedOver(nic) == "" && len(nic.Addresses) > 0 {
+			if name != "" {
+				return ""
+			}
+			name = nic.Name
+		}
+	}
+	return name
+}

@@ -22,10 +22,12 @@ type Plan struct {
 	WorldSize int
 	Hosts     []Host
 	Ranks     []Rank
+	Groups    []Group // that the job file asks for
 	// Masters are the addresses that could serve as MASTER_ADDR, best first, and
 	// those that were passed over, with the reason.
 	Masters  []Master
 	Warnings []Problem // that do not keep the job from running
+	Notes    []Problem // what was found and heeded
 
 	job   *config.Job
 	facts []facts.Host
@@ -37,17 +39,38 @@ type Host struct {
 	ID        string // host id of its facts
 	FirstRank int
 	Ranks     int
-	Threads   int // OMP_NUM_THREADS: allowed physical cores / ranks, at least 1
+	// Devices are those of its ranks, in their order: as many as ranks, fewer where ranks
+	// share them, more where a rank is to spread over several. Empty: ranks use none.
+	Devices []Device
+	// Visibility is "host" where every rank sees all devices and LOCAL_RANK is the number
+	// of its own among them, "rank" where it sees its own only. "" without devices.
+	Visibility string
+	VisibleWhy string // why it is so
+	// Names says how devices are named to ranks: "uuid" or "index".
+	Names string
+	// Claimed is set where no other run may have the devices: they were chosen as idle.
+	Claimed bool
+
+	variable string // by which ranks are shown devices
+	hidden   bool   // ranks are to see no device, though there may be some
 }
 
 // Rank is a rank's place.
 type Rank struct {
-	Rank  int
-	Local int
-	Host  int // index of Plan.Hosts
+	Rank   int
+	Local  int
+	Host   int     // index of Plan.Hosts
+	Device *Device // nil: none
+	// CPUs are those that it is bound to, physical cores with their siblings, and Node the
+	// NUMA node that they and its device are of; nil: it is not bound.
+	CPUs []int
+	Node *int
+	NIC  string // the nearest InfiniBand device of its GPU, else the interface to other hosts; "" for one host
+
+	cores int // behind CPUs
 }
 
-// Problem is a reason why there is no plan.
+// Problem is a reason why there is no plan, or something to know of one.
 type Problem struct {
 	Code    string // stable, such as "same_machine"
 	Message string
@@ -65,19 +88,35 @@ func Make(job *config.Job, hosts []facts.Host) (*Plan, []Problem) {
 	if problems := sameMachines(job, hosts); len(problems) > 0 {
 		return nil, problems
 	}
-	p := &Plan{Job: job.Name, Command: job.Command, Backend: job.Backend, job: job, facts: hosts}
-	if p.Backend == "" {
-		p.Backend = "gloo" // nothing here has a GPU yet
+	p := &Plan{Job: job.Name, Command: job.Command, job: job, facts: hosts}
+	if problems := p.placeAll(); len(problems) > 0 {
+		return nil, problems
 	}
-	for i, h := range job.Hosts {
-		p.place(i, h)
-	}
-	if p.WorldSize > maxWorld {
-		return nil, []Problem{{Code: "world_size", Message: fmt.Sprintf("%d ranks are more than %d", p.WorldSize, maxWorld)}}
-	}
+	p.Backend = p.backend()
 	p.Masters = masters(hosts[0], len(hosts))
-	p.Warnings = logouts(job, hosts)
+	for i := range p.Hosts {
+		p.bind(i)
+		p.nameNICs(i)
+	}
+	p.findGroups()
+	if slow := p.checkGroups(); job.Placement.GroupsStrict && len(slow) > 0 {
+		return nil, slow
+	} else {
+		p.Warnings = append(p.Warnings, slow...)
+	}
+	p.Warnings = append(p.Warnings, logouts(job, hosts)...)
 	return p, nil
+}
+
+// backend is the job's, or what suits the devices.
+func (p *Plan) backend() string {
+	switch {
+	case p.job.Backend != "":
+		return p.job.Backend
+	case len(p.Hosts[0].Devices) > 0:
+		return "nccl"
+	}
+	return "gloo"
 }
 
 // logouts warns of hosts where a logout, the launcher's own leaving among them, would
@@ -98,22 +137,6 @@ func logouts(job *config.Job, hosts []facts.Host) []Problem {
 		}
 	}
 	return warnings
-}
-
-// place gives a host the next ranks: in the job file's order, contiguous per host.
-func (p *Plan) place(index int, h config.Host) {
-	count := h.PerHost
-	if count == 0 {
-		count = 1
-	}
-	p.Hosts = append(p.Hosts, Host{
-		Name: h.Name, ID: p.facts[index].ID, FirstRank: p.WorldSize, Ranks: count,
-		Threads: max(1, p.facts[index].CPUs.Physical/count),
-	})
-	for local := range count {
-		p.Ranks = append(p.Ranks, Rank{Rank: p.WorldSize + local, Local: local, Host: index})
-	}
-	p.WorldSize += count
 }
 
 // sameMachines finds hosts that turned out to be one running system under two names.
@@ -150,6 +173,23 @@ func (p *Plan) Digest() (string, error) {
 		}
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// Python is the interpreter that the job file names; "" leaves it to the command.
+func (p *Plan) Python() string { return p.job.Python }
+
+// Claims are the devices that a run takes on a host, by UUID, and whether it must be alone
+// on them.
+func (p *Plan) Claims(host int) (uuids []string, alone bool) {
+	if p.job.Placement.Shared {
+		return nil, false
+	}
+	for _, d := range p.Hosts[host].Devices {
+		if d.UUID != "" {
+			uuids = append(uuids, d.UUID)
+		}
+	}
+	return uuids, p.Hosts[host].Claimed
 }
 
 // HostScript returns a host's work folder and setup text as the job file has them.

@@ -62,9 +62,13 @@ func TestRanksFollowTheJobFilesHostOrder(t *testing.T) {
 	if problems != nil {
 		t.Fatal(problems)
 	}
-	want := []Rank{{0, 0, 0}, {1, 1, 0}, {2, 0, 1}, {3, 0, 2}, {4, 1, 2}}
-	if fmt.Sprint(p.Ranks) != fmt.Sprint(want) {
-		t.Errorf("ranks %v, want %v", p.Ranks, want)
+	want := [][3]int{{0, 0, 0}, {1, 1, 0}, {2, 0, 1}, {3, 0, 2}, {4, 1, 2}}
+	var got [][3]int
+	for _, r := range p.Ranks {
+		got = append(got, [3]int{r.Rank, r.Local, r.Host})
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("ranks %v, want %v", got, want)
 	}
 	e := env(t, p, 4, Meeting{Run: "j-1", MasterAddr: "10.0.0.9", MasterPort: 20001})
 	for name, value := range map[string]string{

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/muster-dev/muster/launcher/report"
 )
@@ -25,8 +26,14 @@ func failureScreen(st *stream, r *report.Report) []byte {
 	for _, line := range c.Evidence {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
+	if line := deviceLine(r); line != "" {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
 	if tail := lastOf([]byte(c.Tail), tailLines); len(tail) > 0 {
 		fmt.Fprintf(&b, "  its last lines:\n%s", indent(tail, "    "))
+	}
+	if strings.Contains(c.Tail, duplicateGPU) {
+		b.WriteString(deviceTable(r))
 	}
 	if c.Log != "" {
 		fmt.Fprintf(&b, "  all of its output: %s:%s\n", c.Host, c.Log)
@@ -36,6 +43,37 @@ func failureScreen(st *stream, r *report.Report) []byte {
 	}
 	fmt.Fprintf(&b, "  run %s, exit status %d\n", r.Run, r.Exit)
 	return b.Bytes()
+}
+
+// duplicateGPU is what NCCL says of two ranks on one GPU.
+const duplicateGPU = "Duplicate GPU detected"
+
+// deviceLine says which card the failed rank calls by its own number.
+func deviceLine(r *report.Report) string {
+	if r.FirstCause.Rank == nil {
+		return ""
+	}
+	for _, rank := range r.Ranks {
+		if g := rank.GPU; rank.Rank == *r.FirstCause.Rank && g != nil {
+			return fmt.Sprintf("its device: %s of %s, PCI %s, %s; the rank itself calls it GPU %d (cuda:%d)", g.Name, rank.Host, g.PCI, g.UUID, g.Seen, g.Seen)
+		}
+	}
+	return ""
+}
+
+// deviceTable shows the device that each rank was given.
+func deviceTable(r *report.Report) string {
+	var b strings.Builder
+	fmt.Fprintln(&b, "  the plan gave each rank a device of its own; does the script choose by LOCAL_RANK?")
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "    RANK\tHOST\tCALLS IT\tGPU\tPCI\tUUID")
+	for _, rank := range r.Ranks {
+		if g := rank.GPU; g != nil {
+			fmt.Fprintf(t, "    %d\t%s\tcuda:%d\t%d\t%s\t%s\n", rank.Rank, rank.Host, g.Seen, g.Index, g.PCI, g.UUID)
+		}
+	}
+	_ = t.Flush() // into memory
+	return b.String()
 }
 
 // lastOf returns the last lines of text, made harmless for a terminal.

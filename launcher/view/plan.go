@@ -3,24 +3,153 @@ package view
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/muster-dev/muster/launcher/plan"
 )
 
-// Plan writes a plan as a table of ranks.
-func Plan(w io.Writer, p *plan.Plan) error {
-	fmt.Fprintf(w, "%s: %s on %s\ncommand: %s\n\n", p.Job, count(p.WorldSize, "rank"), count(len(p.Hosts), "host"), commandLine(p.Command))
+// Plan writes a plan: a table of ranks, the groups with their links, and what to know.
+func Plan(s *Screen, p *plan.Plan) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s on %s\ncommand: %s\n\n", p.Job, count(p.WorldSize, "rank"), count(len(p.Hosts), "host"), commandLine(p.Command))
+	rankTable(&b, p)
+	b.WriteByte('\n')
+	for _, line := range groupLines(p) {
+		fmt.Fprintln(&b, line)
+	}
+	for _, line := range visibilityLines(p) {
+		fmt.Fprintln(&b, line)
+	}
+	masterLines(&b, p)
+	for _, n := range p.Notes {
+		fmt.Fprintf(&b, "%s %s\n", s.out.paint("36", "note:"), n.Message)
+	}
+	for _, w := range p.Warnings {
+		fmt.Fprintf(&b, "%s %s\n", s.out.paint("33", "warning:"), w.Message)
+	}
+	s.write(&s.out, []byte(b.String()))
+	return nil
+}
+
+// rankTable shows a line for each rank. How a rank calls its device and what nvidia-smi
+// calls it stand side by side.
+func rankTable(w io.Writer, p *plan.Plan) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "RANK\tHOST\tLOCAL RANK\tTHREADS")
+	withDevices := false
+	for _, h := range p.Hosts {
+		withDevices = withDevices || len(h.Devices) > 0
+	}
+	if !withDevices {
+		fmt.Fprintln(t, "RANK\tHOST\tLOCAL RANK\tTHREADS\tNIC")
+		for _, r := range p.Ranks {
+			fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%s\n", r.Rank, p.Hosts[r.Host].Name, r.Local, p.Threads(r.Rank), dash(r.NIC))
+		}
+		_ = t.Flush() // into memory
+		return
+	}
+	fmt.Fprintln(t, "RANK\tHOST\tLOCAL RANK\tSEES IT AS\tGPU\tUUID\tPCI\tNUMA\tCPUS\tTHREADS\tNIC")
 	for _, r := range p.Ranks {
-		fmt.Fprintf(t, "%d\t%s\t%d\t%d\n", r.Rank, p.Hosts[r.Host].Name, r.Local, p.Hosts[r.Host].Threads)
+		cells := []string{
+			strconv.Itoa(r.Rank), p.Hosts[r.Host].Name, strconv.Itoa(r.Local), "-", "-", "-", "-", "-", "any",
+			strconv.Itoa(p.Threads(r.Rank)), dash(r.NIC),
+		}
+		if d := r.Device; d != nil {
+			cells[3], cells[4], cells[5], cells[6] = "cuda:"+strconv.Itoa(p.Seen(r.Rank)), deviceNumber(*d), shortUUID(d.UUID), d.PCI
+		}
+		if r.Node != nil {
+			cells[7], cells[8] = strconv.Itoa(*r.Node), plan.Spans(r.CPUs)
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
-	if err := t.Flush(); err != nil {
-		return err
+	_ = t.Flush()
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "-"
 	}
-	fmt.Fprintln(w)
+	return text
+}
+
+// deviceNumber is the number of a GPU, and of the MIG device on it.
+func deviceNumber(d plan.Device) string {
+	if d.IsInstance() {
+		return fmt.Sprintf("%d.mig%d", d.Index, d.MIG)
+	}
+	return strconv.Itoa(d.Index)
+}
+
+// shortUUID is the beginning that tells GPUs apart; --json has all of it.
+func shortUUID(uuid string) string {
+	kind, rest, _ := strings.Cut(uuid, "-")
+	first, _, _ := strings.Cut(rest, "-")
+	return kind + "-" + first
+}
+
+// mostGroups is how many groups are shown one by one.
+const mostGroups = 16
+
+func groupLines(p *plan.Plan) []string {
+	var lines []string
+	for at := 0; at < len(p.Groups); {
+		name, size, end := p.Groups[at].Name, p.Groups[at].Size, at
+		for end < len(p.Groups) && p.Groups[end].Name == name {
+			end++
+		}
+		lines = append(lines, fmt.Sprintf("%s groups of %d: %s", name, size, groupWords(p.Groups[at:end])))
+		at = end
+	}
+	return lines
+}
+
+func groupWords(groups []plan.Group) string {
+	var words []string
+	if len(groups) <= mostGroups {
+		for _, g := range groups {
+			words = append(words, fmt.Sprintf("ranks %d-%d by %s", g.First, g.First+g.Size-1, linkWord(g.Link)))
+		}
+		return strings.Join(words, ", ")
+	}
+	counts := map[string]int{}
+	var order []string
+	for _, g := range groups {
+		link := linkWord(g.Link)
+		if counts[link]++; counts[link] == 1 {
+			order = append(order, link)
+		}
+	}
+	for _, link := range order {
+		words = append(words, fmt.Sprintf("%d by %s", counts[link], link))
+	}
+	return strings.Join(words, ", ")
+}
+
+// visibilityLines say what ranks see, in a line where all hosts agree.
+func visibilityLines(p *plan.Plan) []string {
+	seen := map[string][]string{}
+	var order []string
+	for _, h := range p.Hosts {
+		if h.Visibility == "" {
+			continue
+		}
+		line := fmt.Sprintf("visibility %s (%s), devices by %s", h.Visibility, h.VisibleWhy, h.Names)
+		if seen[line] == nil {
+			order = append(order, line)
+		}
+		seen[line] = append(seen[line], h.Name)
+	}
+	if len(order) < 2 {
+		return order
+	}
+	for i, line := range order {
+		order[i] = strings.Join(seen[line], ", ") + ": " + line
+	}
+	return order
+}
+
+func masterLines(w io.Writer, p *plan.Plan) {
 	for i, m := range p.Masters {
 		switch {
 		case m.Passed != "":
@@ -31,10 +160,6 @@ func Plan(w io.Writer, p *plan.Plan) error {
 			fmt.Fprintf(w, "  otherwise at %s (%s)\n", m.Addr, m.NIC)
 		}
 	}
-	for _, warning := range p.Warnings {
-		fmt.Fprintf(w, "warning: %s\n", warning.Message)
-	}
-	return nil
 }
 
 // commandLine shows argv so that its words can be told apart.
@@ -48,66 +173,3 @@ func commandLine(argv []string) string {
 	}
 	return strings.Join(words, " ")
 }
-
-type planJSON struct {
-	Version   int            `json:"version"`
-	Job       string         `json:"job"`
-	WorldSize int            `json:"world_size"`
-	Hosts     []planHostJSON `json:"hosts"`
-	Ranks     []planRankJSON `json:"ranks"`
-	Warnings  []warningJSON  `json:"warnings"`
-}
-
-type warningJSON struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-	Host    string `json:"host,omitempty"`
-	Rank    *int   `json:"rank,omitempty"`
-}
-
-type planHostJSON struct {
-	Name      string `json:"name"`
-	HostID    string `json:"host_id"`
-	FirstRank int    `json:"first_rank"`
-	Ranks     int    `json:"ranks"`
-}
-
-type planRankJSON struct {
-	Rank      int                `json:"rank"`
-	LocalRank int                `json:"local_rank"`
-	Host      string             `json:"host"`
-	Env       map[string]varJSON `json:"env"`
-}
-
-type varJSON struct {
-	Value  string `json:"value"`
-	Source string `json:"source"`
-}
-
-// PlanJSON writes a plan as one JSON object (version 1). What is only known at the
-// start (MASTER_ADDR, MASTER_PORT, the run's id) is left out of the environments.
-func PlanJSON(w io.Writer, p *plan.Plan) error {
-	out := planJSON{Version: 1, Job: p.Job, WorldSize: p.WorldSize, Warnings: []warningJSON{}}
-	for _, w := range p.Warnings {
-		out.Warnings = append(out.Warnings, warningJSON{Code: w.Code, Message: w.Message, Host: w.Host})
-	}
-	for _, h := range p.Hosts {
-		out.Hosts = append(out.Hosts, planHostJSON{Name: h.Name, HostID: h.ID, FirstRank: h.FirstRank, Ranks: h.Ranks})
-	}
-	for _, r := range p.Ranks {
-		vars, err := p.Env(r.Rank, plan.Meeting{})
-		if err != nil {
-			return err
-		}
-		env := map[string]varJSON{}
-		for _, v := range vars {
-			if !knownAtStart[v.Name] {
-				env[v.Name] = varJSON{v.Value, v.Source}
-			}
-		}
-		out.Ranks = append(out.Ranks, planRankJSON{Rank: r.Rank, LocalRank: r.Local, Host: p.Hosts[r.Host].Name, Env: env})
-	}
-	return writeJSON(w, out)
-}
-
-var knownAtStart = map[string]bool{"MASTER_ADDR": true, "MASTER_PORT": true, "MUSTER_RUN": true, "TORCHELASTIC_RUN_ID": true}

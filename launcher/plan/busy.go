@@ -1,0 +1,105 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/muster-dev/muster/plugins"
+)
+
+// idleMemory is what may be in use on a GPU that nobody computes on: the driver's own, and
+// traces of its clients. In bytes.
+const idleMemory = 1 << 30
+
+// busy says what a device is used for already; "" where it is idle. Both memory and
+// processes are looked at: those of another container do not show in the list.
+func (c *chooser) busy(d Device) string {
+	if run := c.devices.Taken[d.UUID]; run != "" {
+		return fmt.Sprintf("muster's run %s holds it", run)
+	}
+	g := c.gpu(d)
+	total, used, reserved := g.Memory.Total, g.Memory.Used, g.Memory.Reserved
+	if d.IsInstance() {
+		total, used, reserved = instanceMemory(g, d)
+	}
+	if free := c.job.Placement.MinFree; free > 0 && total != nil && used != nil {
+		if left := *total - min(*total, *used+orZero(reserved)); left < free {
+			return fmt.Sprintf("%s free of %s, less than min_free", bytesWord(left), bytesWord(*total))
+		}
+		return ""
+	}
+	processes := onDevice(g, d)
+	var words []string
+	for _, p := range processes {
+		if p.Kind != "graphics" {
+			words = append(words, c.holder(p))
+		}
+	}
+	if used == nil {
+		return strings.Join(words, ", ")
+	}
+	unexplained := *used - min(*used, explained(processes))
+	switch {
+	case len(words) > 0:
+		return fmt.Sprintf("%s in use by %s", bytesWord(*used), strings.Join(words, ", "))
+	case unexplained > idleMemory:
+		return fmt.Sprintf("%s in use that no process here explains: somebody's in another container, or what a dead process has left", bytesWord(unexplained))
+	}
+	return ""
+}
+
+// holder names a process, and whose it is where that can be seen.
+func (c *chooser) holder(p plugins.Process) string {
+	words := fmt.Sprintf("pid %d", p.PID)
+	if user := c.devices.Owners[p.PID]; user != "" {
+		words += " of " + user
+	}
+	if p.Name != "" {
+		words += " (" + p.Name + ")"
+	}
+	return words
+}
+
+func instanceMemory(g plugins.GPU, d Device) (total, used, reserved *uint64) {
+	for _, m := range g.MIG.Instances {
+		if m.Index == d.MIG {
+			return m.Memory, m.Used, nil
+		}
+	}
+	return nil, nil, nil
+}
+
+// onDevice are the processes of a device. Those on a GPU with MIG name their instance.
+func onDevice(g plugins.GPU, d Device) []plugins.Process {
+	if d.MIG == wholeGPU {
+		return g.Processes
+	}
+	var found []plugins.Process
+	for _, m := range g.MIG.Instances {
+		for _, p := range g.Processes {
+			if m.Index == d.MIG && sameID(p.GI, m.GI) && sameID(p.CI, m.CI) {
+				found = append(found, p)
+			}
+		}
+	}
+	return found
+}
+
+func sameID(a, b *int) bool { return a != nil && b != nil && *a == *b }
+
+func explained(processes []plugins.Process) uint64 {
+	sum := uint64(0)
+	for _, p := range processes {
+		sum += orZero(p.Memory)
+	}
+	return sum
+}
+
+func orZero(n *uint64) uint64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+func bytesWord(n uint64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }

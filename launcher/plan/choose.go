@@ -1,0 +1,254 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/plugins"
+)
+
+// chooser chooses the devices of one host.
+type chooser struct {
+	job     *config.Job
+	host    config.Host
+	facts   facts.Host
+	devices *facts.Devices // nil where nothing is known of any
+	first   int            // rank of the host's first
+	problems,
+	warnings,
+	notes []Problem
+	orderSaid bool
+}
+
+// share is what a host brings into the plan.
+type share struct {
+	ranks   int
+	devices []Device // in the order of ranks; none: the ranks use no GPU
+	// hidden is set where there may be GPUs that the job does not want.
+	hidden bool
+	// bare is set where a host has no GPU and nothing said how many ranks it gets.
+	bare bool
+	// claimed is set where no other run may have the devices: they were chosen as idle.
+	claimed bool
+}
+
+func newChooser(job *config.Job, at int, f facts.Host, first int) *chooser {
+	c := &chooser{job: job, host: job.Hosts[at], facts: f, first: first}
+	if f.Devices != nil && f.Devices.GPUs != nil && len(f.Devices.GPUs.GPUs) > 0 {
+		c.devices = f.Devices
+	}
+	return c
+}
+
+func (c *chooser) refuse(code, format string, args ...any) {
+	c.problems = append(c.problems, Problem{Code: code, Host: c.host.Name, Message: fmt.Sprintf(format, args...)})
+}
+
+func (c *chooser) warn(code, format string, args ...any) {
+	c.warnings = append(c.warnings, Problem{Code: code, Host: c.host.Name, Message: fmt.Sprintf(format, args...)})
+}
+
+func (c *chooser) note(code, format string, args ...any) {
+	c.notes = append(c.notes, Problem{Code: code, Host: c.host.Name, Message: fmt.Sprintf(format, args...)})
+}
+
+// choose decides how many ranks the host gets, and on which devices.
+func (c *chooser) choose() share {
+	if c.host.Devices.Kind == config.DevicesNone {
+		return share{ranks: max(1, c.host.PerHost), hidden: c.devices != nil}
+	}
+	if c.devices == nil {
+		return c.withoutDevices()
+	}
+	allowed, ordered := c.visible()
+	if len(c.problems) > 0 {
+		return share{}
+	}
+	var s share
+	switch {
+	case c.host.Devices.Kind == config.DevicesList:
+		s = c.listed(allowed)
+	case c.wanted() > 0:
+		s = c.some(allowed, ordered)
+	default:
+		s = c.all(allowed, ordered)
+	}
+	c.checkSharing(s)
+	return s
+}
+
+// wanted is how many devices are asked for by number; 0: all.
+func (c *chooser) wanted() int {
+	if c.host.Devices.Kind == config.DevicesCount {
+		return c.host.Devices.Count
+	}
+	return c.host.PerHost
+}
+
+// withoutDevices is a host without GPUs, or one whose GPUs do not answer.
+func (c *chooser) withoutDevices() share {
+	why := "nothing was found"
+	d := c.facts.Devices
+	if d != nil && d.None != "" {
+		why = d.None
+	}
+	asked := c.host.PerGPU || c.host.Devices.Kind == config.DevicesCount || c.host.Devices.Kind == config.DevicesList
+	switch {
+	case d != nil && d.Expected != "" && d.None != "":
+		c.refuse("devices_unknown", "%s should have GPUs (%s), but nothing can be known of them: %s; if the job uses none, write ranks { devices = \"none\" }",
+			c.host.Name, d.Expected, why)
+	case asked:
+		c.refuse("no_gpu", "%s has no GPU: %s", c.host.Name, why)
+	}
+	return share{ranks: max(1, c.host.PerHost), bare: c.host.PerHost == 0}
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// listed are the devices that the job file names, in its order.
+func (c *chooser) listed(allowed []Device) share {
+	var chosen []Device
+	for _, ref := range c.host.Devices.List {
+		device, err := find(c.devices, ref.Text)
+		if err != nil {
+			c.refuse("no_such_device", "%s: %s: %v", ref.Range, c.host.Name, err)
+			continue
+		}
+		if !slices.ContainsFunc(allowed, device.same) {
+			c.refuse("not_visible", "%s: %s: %s is not among the devices that %s=%s allows there; change one of the two",
+				ref.Range, c.host.Name, device, c.variable(), c.facts.Environ[c.variable()])
+		}
+		if at := slices.IndexFunc(chosen, device.same); at >= 0 && !c.job.Placement.Shared {
+			c.refuse("same_device", "%s: %s: %q is %s, which %q names already: two ranks would share it (shared = true allows that)",
+				ref.Range, c.host.Name, ref.Text, device, c.host.Devices.List[at].Text)
+		}
+		if why := unusable(c.gpu(device)); why != "" {
+			c.refuse("unusable_device", "%s: %s: %s %s", ref.Range, c.host.Name, device, why)
+		} else if why := c.busy(device); why != "" && !c.job.Placement.Shared {
+			c.warn("busy_device", "%s: %s, which the job file names, is busy: %s", c.host.Name, device, why)
+		}
+		chosen = append(chosen, device)
+	}
+	ranks := c.host.PerHost
+	if ranks == 0 {
+		ranks = len(chosen)
+	}
+	return share{ranks: ranks, devices: chosen}
+}
+
+func (c *chooser) gpu(d Device) plugins.GPU { return c.devices.GPUs.GPUs[d.gpu] }
+
+// all are all devices that may be used. One that cannot be makes the job smaller than
+// somebody thinks, so it is refused, not left out.
+func (c *chooser) all(allowed []Device, ordered bool) share {
+	for i, g := range c.devices.GPUs.GPUs {
+		if isPartitioned(g) && len(g.MIG.Instances) == 0 && c.facts.Environ[c.variable()] == "" {
+			c.refuse("unusable_device", "%s: GPU %d has MIG on and %s", c.host.Name, i, instances(g))
+		}
+	}
+	if len(allowed) == 0 && len(c.problems) == 0 {
+		c.refuse("no_gpu", "%s: no GPU may be used there: %s=%q", c.host.Name, c.variable(), c.facts.Environ[c.variable()])
+	}
+	var table []string
+	for _, d := range allowed {
+		if why := unusable(c.gpu(d)); why != "" {
+			table = append(table, fmt.Sprintf("  %s %s", d, why))
+		} else if why := c.busy(d); why != "" && !c.job.Placement.Shared {
+			table = append(table, fmt.Sprintf("  %s is busy: %s", d, why))
+		}
+	}
+	if len(table) > 0 {
+		c.refuse("busy_device", "%s: all %s are asked for, one rank each, but not all can be had:\n%s\n  Name those to use, ranks { devices = [...] }, or their number%s",
+			c.host.Name, count(len(allowed), "GPU"), strings.Join(table, "\n"), c.minFreeHint())
+	}
+	if !ordered {
+		allowed = c.arrange(allowed, len(allowed))
+	}
+	return share{ranks: len(allowed), devices: allowed, claimed: !c.job.Placement.Shared}
+}
+
+func (c *chooser) minFreeHint() string {
+	if c.job.Placement.MinFree > 0 {
+		return ""
+	}
+	return "; min_free = \"40GiB\" takes GPUs with that much free memory"
+}
+
+// some are as many idle devices as are asked for.
+func (c *chooser) some(allowed []Device, ordered bool) share {
+	n := c.wanted()
+	ranks := n
+	if c.host.PerHost > 0 {
+		ranks = c.host.PerHost
+	}
+	var idle []Device
+	var table []string
+	for _, d := range allowed {
+		why := unusable(c.gpu(d))
+		if busy := c.busy(d); why == "" && busy != "" && !c.job.Placement.Shared {
+			why = "is busy: " + busy
+		}
+		if why == "" {
+			idle = append(idle, d)
+		} else {
+			table = append(table, fmt.Sprintf("  %s %s", d, why))
+		}
+	}
+	if c.job.Placement.Shared {
+		n = min(n, len(idle))
+	}
+	switch {
+	case len(allowed) < n && len(allowed) < len(devicesOf(c.devices)):
+		c.refuse("too_few_devices", "%s: %s asked, %s visible there (%s=%s)", c.host.Name, count(n, "rank"),
+			count(len(allowed), "GPU"), c.variable(), c.facts.Environ[c.variable()])
+	case len(allowed) < n:
+		c.refuse("too_few_devices", "%s: %s asked, but it has %s: two ranks never share a GPU unless shared = true; ranks that use no GPU are asked for by devices = \"none\"",
+			c.host.Name, count(n, "rank"), count(len(allowed), "GPU"))
+	case len(idle) < n || n == 0:
+		c.refuse("too_few_devices", "%s: %s asked, but only %d of its %s can be had:\n%s%s", c.host.Name, count(max(n, 1), "GPU"),
+			len(idle), count(len(allowed), "GPU"), strings.Join(table, "\n"), c.minFreeHint())
+	case ordered && len(c.job.Placement.Groups) == 0:
+		idle = idle[:n]
+	default:
+		idle = c.arrange(idle, n)
+	}
+	return share{ranks: ranks, devices: idle, claimed: !c.job.Placement.Shared}
+}
+
+// checkSharing sees to it that ranks share a device only where that is meant and works.
+func (c *chooser) checkSharing(s share) {
+	if len(s.devices) == 0 || s.ranks <= len(s.devices) && !c.sharesOne(s) {
+		return
+	}
+	if !c.job.Placement.Shared {
+		c.refuse("too_few_devices", "%s: %s asked, %s: two ranks never share a GPU unless shared = true",
+			c.host.Name, count(s.ranks, "rank"), count(len(s.devices), "device"))
+		return
+	}
+	for _, d := range s.devices {
+		if isExclusive(c.gpu(d)) {
+			c.refuse("exclusive_device", "%s: %s is in compute mode exclusive process: a second rank on it would fail with \"busy or unavailable\"; use MPS, or as many ranks as GPUs", c.host.Name, d)
+		}
+	}
+}
+
+func (c *chooser) sharesOne(s share) bool {
+	for i, d := range s.devices {
+		if slices.ContainsFunc(s.devices[:i], d.same) {
+			return true
+		}
+	}
+	return false
+}
+
+func isExclusive(g plugins.GPU) bool {
+	return g.ComputeMode != nil && *g.ComputeMode == "exclusive_process"
+}

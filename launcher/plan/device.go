@@ -1,0 +1,216 @@
+package plan
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/plugins"
+)
+
+// Device is what a rank is given: a GPU, or a MIG instance of one.
+type Device struct {
+	Index int    // of the GPU, as nvidia-smi shows it
+	MIG   int    // of the instance on its GPU; wholeGPU where it is none
+	UUID  string // of the instance, where it is one
+	PCI   string // of the GPU
+	Name  string // of the GPU, and the instance's profile
+	gpu   int    // position of the GPU in the host's facts
+}
+
+// wholeGPU is the MIG of a device that is not an instance.
+const wholeGPU = -1
+
+// String is the device as people call it.
+func (d Device) String() string {
+	if !d.IsInstance() {
+		return fmt.Sprintf("GPU %d", d.Index)
+	}
+	return fmt.Sprintf("MIG device %d of GPU %d", d.MIG, d.Index)
+}
+
+// IsInstance reports whether the device is a part of a GPU, made by MIG.
+func (d Device) IsInstance() bool { return d.MIG != wholeGPU }
+
+// same reports whether two devices are one piece of hardware. A lost GPU may not tell its
+// UUID.
+func (d Device) same(other Device) bool {
+	if d.UUID != "" && other.UUID != "" {
+		return d.UUID == other.UUID
+	}
+	return d.PCI == other.PCI && d.MIG == other.MIG
+}
+
+// isPartitioned reports whether MIG is on: the GPU itself cannot be used then.
+func isPartitioned(g plugins.GPU) bool { return g.MIG.Enabled != nil && *g.MIG.Enabled }
+
+// devicesOf are the devices of a host in the order of nvidia-smi: its GPUs, and in place
+// of a GPU with MIG its instances.
+func devicesOf(d *facts.Devices) []Device {
+	var all []Device
+	for i, g := range d.GPUs.GPUs {
+		if !isPartitioned(g) {
+			all = append(all, deviceOf(g, i))
+			continue
+		}
+		for _, m := range g.MIG.Instances {
+			all = append(all, instanceOf(g, i, m))
+		}
+	}
+	return all
+}
+
+func deviceOf(g plugins.GPU, at int) Device {
+	return Device{Index: g.Index, MIG: wholeGPU, UUID: g.UUID, PCI: g.PCI, Name: g.Name, gpu: at}
+}
+
+func instanceOf(g plugins.GPU, at int, m plugins.MIGInstance) Device {
+	return Device{Index: g.Index, MIG: m.Index, UUID: m.UUID, PCI: g.PCI, Name: strings.TrimSpace(g.Name + " " + m.Profile), gpu: at}
+}
+
+// find looks up the device that a text names: an index, a UUID or the beginning of one, a
+// PCI address in any usual form, or the name of a MIG instance.
+func find(d *facts.Devices, text string) (Device, error) {
+	upper := strings.ToUpper(text)
+	switch {
+	case isNumber(text):
+		return byIndex(d, text)
+	case strings.HasPrefix(upper, "MIG-GPU-"):
+		return byOldMIGName(d, text)
+	case strings.HasPrefix(upper, "MIG-"):
+		return byMIG(d, text)
+	case strings.HasPrefix(upper, "GPU-"):
+		return byUUID(d, text)
+	}
+	if pci, is := plugins.SysfsPCI(text); is {
+		return only(d, text, func(g plugins.GPU) bool { return g.PCI == pci })
+	}
+	return Device{}, fmt.Errorf("%q is no device: write a number of nvidia-smi, a UUID or its beginning (GPU-…, MIG-…), or a PCI address", text)
+}
+
+func isNumber(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 31)
+	return err == nil
+}
+
+func byIndex(d *facts.Devices, text string) (Device, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return Device{}, err
+	}
+	return only(d, text, func(g plugins.GPU) bool { return g.Index == n })
+}
+
+func byUUID(d *facts.Devices, text string) (Device, error) {
+	return only(d, text, func(g plugins.GPU) bool { return begins(g.UUID, text) })
+}
+
+func begins(uuid, text string) bool {
+	return uuid != "" && len(text) <= len(uuid) && strings.EqualFold(uuid[:len(text)], text)
+}
+
+// only finds the one GPU that a text names.
+func only(d *facts.Devices, text string, is func(plugins.GPU) bool) (Device, error) {
+	var found []int
+	for i, g := range d.GPUs.GPUs {
+		if is(g) {
+			found = append(found, i)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return Device{}, fmt.Errorf("there is no GPU %s: there %s", text, inventory(d))
+	case len(found) > 1:
+		return Device{}, fmt.Errorf("%q is ambiguous: it begins the UUIDs of GPUs %s; write more of it", text, indices(d, found))
+	}
+	g := d.GPUs.GPUs[found[0]]
+	if isPartitioned(g) {
+		return Device{}, fmt.Errorf("GPU %s has MIG on and cannot be used itself: %s", text, instances(g))
+	}
+	return deviceOf(g, found[0]), nil
+}
+
+// inventory says which GPUs there are.
+func inventory(d *facts.Devices) string {
+	n := len(d.GPUs.GPUs)
+	switch n {
+	case 0:
+		return "is none"
+	case 1:
+		return fmt.Sprintf("is GPU %d only", d.GPUs.GPUs[0].Index)
+	}
+	return fmt.Sprintf("are %d, %d to %d", n, d.GPUs.GPUs[0].Index, d.GPUs.GPUs[n-1].Index)
+}
+
+func indices(d *facts.Devices, at []int) string {
+	words := make([]string, len(at))
+	for i, gpu := range at {
+		words[i] = strconv.Itoa(d.GPUs.GPUs[gpu].Index)
+	}
+	return strings.Join(words, " and ")
+}
+
+func instances(g plugins.GPU) string {
+	if len(g.MIG.Instances) == 0 {
+		return "it has no instances; make some (nvidia-smi mig -cgi ... -C), or turn MIG off"
+	}
+	words := make([]string, len(g.MIG.Instances))
+	for i, m := range g.MIG.Instances {
+		words[i] = fmt.Sprintf("%s (%s)", m.UUID, m.Profile)
+	}
+	return "name one of its instances, " + strings.Join(words, ", ")
+}
+
+func byMIG(d *facts.Devices, text string) (Device, error) {
+	var found []Device
+	for i, g := range d.GPUs.GPUs {
+		for _, m := range g.MIG.Instances {
+			if begins(m.UUID, text) {
+				found = append(found, instanceOf(g, i, m))
+			}
+		}
+	}
+	switch len(found) {
+	case 0:
+		return Device{}, fmt.Errorf("there is no MIG device %s", text)
+	case 1:
+		return found[0], nil
+	}
+	return Device{}, fmt.Errorf("%q is ambiguous: it begins the UUIDs of %s and %s; write more of it", text, found[0], found[1])
+}
+
+// byOldMIGName reads MIG-GPU-<UUID of the GPU>/<GPU instance>/<compute instance>, the
+// names of drivers before 470 (CUDA's guide to MIG).
+func byOldMIGName(d *facts.Devices, text string) (Device, error) {
+	parts := strings.Split(text[len("MIG-"):], "/")
+	if len(parts) != 3 {
+		return Device{}, fmt.Errorf("%q is no MIG device: the old form is MIG-GPU-<uuid>/<GPU instance>/<compute instance>", text)
+	}
+	for i, g := range d.GPUs.GPUs {
+		for _, m := range g.MIG.Instances {
+			if begins(g.UUID, parts[0]) && isID(m.GI, parts[1]) && isID(m.CI, parts[2]) {
+				return instanceOf(g, i, m), nil
+			}
+		}
+	}
+	return Device{}, fmt.Errorf("there is no MIG device %s", text)
+}
+
+func isID(id *int, text string) bool { return id != nil && strconv.Itoa(*id) == text }
+
+// unusable says why no program can use a device; "" where it can.
+func unusable(g plugins.GPU) string {
+	switch g.State {
+	case plugins.StateLost:
+		return "is lost: it has fallen off the bus, the machine needs a reboot"
+	case plugins.StateNeedsReset:
+		return "needs a reset before it can be used"
+	case plugins.StateUnknown:
+		return "does not answer properly"
+	}
+	if g.ComputeMode != nil && *g.ComputeMode == "prohibited" {
+		return "is in compute mode prohibited: no program may compute on it (nvidia-smi -c 0, by root, ends that)"
+	}
+	return ""
+}

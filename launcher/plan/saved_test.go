@@ -1,0 +1,33 @@
+package plan
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/muster-dev/muster/launcher/config"
+)
+
+func TestASavedPlanKnowsWhatHasChanged(t *testing.T) {
+	j := on(t, 1, "")
+	var saved Saved
+	text, err := json.Marshal(mustMake(t, j, machine(0, 4, nvswitch)).Save(config.Source{Filename: "job.hcl"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &saved); err != nil {
+		t.Fatal(err)
+	}
+	rebooted := machine(0, 4, nvswitch)
+	rebooted.ID = "another boot"
+	if d := mustMake(t, j, rebooted).Differences(saved); d != nil {
+		t.Errorf("a reboot alone is told as %v", d)
+	}
+	swapped := machine(0, 4, nvswitch)
+	swapped.Devices.GPUs.GPUs[2].UUID = "GPU-new"
+	fewer := machine(0, 3, nvswitch)
+	narrowed := allow(machine(0, 4, nvswitch), 0, 1, 8, 9)
+	all := strings.Join(append(append(mustMake(t, j, swapped).Differences(saved), mustMake(t, j, fewer).Differences(saved)...),
+		mustMake(t, j, narrowed).Differences(saved)...), "\n")
+	mustHold(t, all, "rank 2 (m0): device GPU-new, was "+uuid(0, 2), "there are 3 ranks now, 4 in the saved plan", "rank 1 (m0): CPUs 1, was 4-7,20-23")
+}

@@ -1,0 +1,143 @@
+package plan
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/plugins"
+)
+
+// busyMachine has 15 GB in use on GPUs 0 and 1, on 0 by a process of ann's, on 1 by one
+// that does not show.
+func busyMachine() facts.Host {
+	h := machine(0, 4, nvswitch)
+	for i := range 2 {
+		h.Devices.GPUs.GPUs[i].Memory.Used = ptr(uint64(15e9))
+	}
+	h.Devices.GPUs.GPUs[0].Processes = []plugins.Process{{PID: 4711, Kind: "compute", Name: "python", Memory: ptr(uint64(15e9))}}
+	h.Devices.Owners = map[int]string{4711: "ann"}
+	return h
+}
+
+func TestBusyGPUsAreNotChosen(t *testing.T) {
+	h := busyMachine()
+	wantGPUs(t, mustMake(t, on(t, 1, "devices = 2"), h), 2, 3)
+	wantGPUs(t, mustMake(t, on(t, 1, "per_host = 2"), h), 2, 3)
+	why := refusal(t, on(t, 1, "devices = 3"), h)
+	mustHold(t, why, "3 GPUs asked, but only 2 of its 4 GPUs can be had", "GPU 0 is busy: 14.0 GiB in use by pid 4711 of ann (python)",
+		"GPU 1 is busy: 14.0 GiB in use that no process here explains")
+	mustHold(t, refusal(t, on(t, 1, ""), h), "all 4 GPUs are asked for", "GPU 0 is busy", "min_free")
+}
+
+func TestABusyGPUThatIsNamedIsUsedWithAWarning(t *testing.T) {
+	p := mustMake(t, on(t, 1, "devices = [0, 2]"), busyMachine())
+	wantGPUs(t, p, 0, 2)
+	mustHold(t, text(p.Warnings), "GPU 0, which the job file names, is busy", "pid 4711")
+	if p.Hosts[0].Claimed {
+		t.Error("GPUs that were named are claimed")
+	}
+}
+
+func TestEnoughFreeMemoryIsIdle(t *testing.T) {
+	wantGPUs(t, mustMake(t, on(t, 1, "min_free = \"60GiB\""), busyMachine()), 0, 1, 2, 3)
+	mustHold(t, refusal(t, on(t, 1, "min_free = \"70GiB\""), busyMachine()), "GPU 0 is busy: 65.5 GiB free of 80.0 GiB, less than min_free")
+}
+
+func TestADesktopsOwnMemoryIsNotBusy(t *testing.T) {
+	h := machine(0, 1, nvswitch)
+	h.Devices.GPUs.GPUs[0].Memory.Used = ptr(uint64(3 << 30))
+	h.Devices.GPUs.GPUs[0].Processes = []plugins.Process{{PID: 1, Kind: "graphics", Memory: ptr(uint64(5 << 29))}}
+	wantGPUs(t, mustMake(t, on(t, 1, ""), h), 0)
+}
+
+func TestGPUsThatAnotherRunHoldsAreBusy(t *testing.T) {
+	h := machine(0, 3, nvswitch)
+	h.Devices.Taken = map[string]string{uuid(0, 1): "llama-7f3a"}
+	wantGPUs(t, mustMake(t, on(t, 1, "devices = 2"), h), 0, 2)
+	mustHold(t, refusal(t, on(t, 1, ""), h), "GPU 1 is busy: muster's run llama-7f3a holds it")
+}
+
+func TestSharedGPUsAreSpreadEvenlyAndSeenOneByOne(t *testing.T) {
+	p := mustMake(t, on(t, 1, "per_host = 4\ndevices = [0, 1]\nshared = true"), machine(0, 2, nvswitch))
+	wantGPUs(t, p, 0, 0, 1, 1)
+	e := env(t, p, 1, Meeting{})
+	if e["LOCAL_RANK"] != "0" || e["MUSTER_LOCAL_RANK"] != "1" || e["CUDA_VISIBLE_DEVICES"] != uuid(0, 0) {
+		t.Errorf("rank 1: %v", e)
+	}
+	mustHold(t, text(p.Notes), "ranks share devices")
+	wantGPUs(t, mustMake(t, on(t, 1, "per_host = 3\nshared = true"), machine(0, 1, nvswitch)), 0, 0, 0)
+}
+
+func TestInExclusiveModeRanksSeeTheirOwnGPU(t *testing.T) {
+	h := machine(0, 2, nvswitch)
+	for i := range h.Devices.GPUs.GPUs {
+		h.Devices.GPUs.GPUs[i].ComputeMode = ptr("exclusive_process")
+	}
+	p := mustMake(t, on(t, 1, ""), h)
+	if got := visible(t, p, 1); p.Hosts[0].Visibility != "rank" || got != uuid(0, 1) {
+		t.Errorf("visibility %s, rank 1 sees %s", p.Hosts[0].Visibility, got)
+	}
+	mustHold(t, text(p.Notes), "exclusive process", "MUSTER_LOCAL_RANK")
+	p = mustMake(t, on(t, 1, "visibility = \"host\""), h)
+	mustHold(t, text(p.Warnings), "may touch another's GPU")
+	mustHold(t, refusal(t, on(t, 1, "per_host = 4\ndevices = [0, 1]\nshared = true"), h), "a second rank on it would fail", "MPS")
+	h.Devices.GPUs.GPUs[1].ComputeMode = ptr("prohibited")
+	mustHold(t, refusal(t, on(t, 1, ""), h), "GPU 1 is in compute mode prohibited")
+}
+
+// partitioned has MIG on GPU 0, with two instances, and a GPU 1 without.
+func partitioned() facts.Host {
+	h := machine(0, 2, nvswitch)
+	h.Devices.GPUs.GPUs[0].MIG = plugins.MIG{Enabled: ptr(true), Instances: []plugins.MIGInstance{
+		{Index: 0, UUID: "MIG-377e0000-1111-5222-8333-444455556666", Profile: "3g.40gb", GI: ptr(1), CI: ptr(0), Memory: ptr(uint64(40 << 30)), Used: ptr(uint64(10 << 20))},
+		{Index: 1, UUID: "MIG-488f0000-1111-5222-8333-444455556666", Profile: "3g.40gb", GI: ptr(2), CI: ptr(0), Memory: ptr(uint64(40 << 30)), Used: ptr(uint64(10 << 20))},
+	}}
+	return h
+}
+
+func TestMIGInstancesAreNamedByTheirUUIDs(t *testing.T) {
+	for _, name := range []string{"MIG-488f0000-1111-5222-8333-444455556666", "MIG-" + uuid(0, 0) + "/2/0"} {
+		p := mustMake(t, on(t, 1, `devices = ["`+name+`"]`), partitioned())
+		if got := visible(t, p, 0); got != "MIG-488f0000-1111-5222-8333-444455556666" {
+			t.Errorf("%s shows %s", name, got)
+		}
+	}
+	why := refusal(t, on(t, 1, "devices = [0]"), partitioned())
+	mustHold(t, why, "GPU 0 has MIG on", "MIG-377e0000-1111-5222-8333-444455556666 (3g.40gb)", "MIG-488f0000-1111-5222-8333-444455556666")
+	mustHold(t, refusal(t, on(t, 1, `devices = ["MIG-99900000-1111-5222-8333-444455556666"]`), partitioned()), "no MIG device MIG-99900000-1111-5222-8333-444455556666")
+}
+
+func TestARankGetsOneMIGInstance(t *testing.T) {
+	p := mustMake(t, on(t, 1, ""), partitioned())
+	var seen []string
+	for rank := range p.WorldSize {
+		seen = append(seen, visible(t, p, rank))
+	}
+	if want := []string{"MIG-377e0000-1111-5222-8333-444455556666", "MIG-488f0000-1111-5222-8333-444455556666", uuid(0, 1)}; !slices.Equal(seen, want) {
+		t.Errorf("ranks see %v, want %v", seen, want)
+	}
+	mustHold(t, refusal(t, on(t, 1, "visibility = \"host\""), partitioned()), "a process can use one MIG device only")
+	mustHold(t, refusal(t, on(t, 1, "device_names = \"index\""), partitioned()), "has its UUID only")
+}
+
+func TestOldTorchIsShownNumbers(t *testing.T) {
+	p := mustMake(t, on(t, 1, "devices = [1]"), machine(0, 2, nvswitch))
+	old := Meeting{Software: []facts.Software{{Torch: "1.13.1+cu117"}}}
+	if got := env(t, p, 0, old)["CUDA_VISIBLE_DEVICES"]; got != "1" {
+		t.Errorf("torch 1.13 is shown %s", got)
+	}
+	now := Meeting{Software: []facts.Software{{Torch: "2.4.0+cu121"}}}
+	if got := env(t, p, 0, now)["CUDA_VISIBLE_DEVICES"]; got != uuid(0, 1) {
+		t.Errorf("torch 2.4 is shown %s", got)
+	}
+}
+
+func TestASiteWithOtherHardwareNamesItsOwnVariable(t *testing.T) {
+	h := machine(0, 2, nvswitch)
+	h.Devices.Visibility = plugins.Visibility{Variable: "HIP_VISIBLE_DEVICES", Names: "index"}
+	e := env(t, mustMake(t, on(t, 1, ""), h), 1, Meeting{})
+	if _, set := e["CUDA_VISIBLE_DEVICES"]; set || e["HIP_VISIBLE_DEVICES"] != "0,1" {
+		t.Errorf("environment %v", e)
+	}
+}

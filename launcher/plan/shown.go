@@ -1,0 +1,109 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// devices are the variables that show a rank its devices.
+func (p *Plan) devices(r Rank, m Meeting) []Var {
+	h := p.Hosts[r.Host]
+	switch {
+	case h.hidden:
+		return []Var{{Name: h.variable, Value: "", Source: `devices = "none"`}}
+	case r.Device == nil:
+		return nil
+	}
+	names, why := p.namesOf(r.Host, m)
+	vars := []Var{
+		{Name: h.variable, Value: strings.Join(h.shown(r, names), ","), Source: h.shownWhy(r) + why},
+		{Name: "MUSTER_DEVICE", Value: r.Device.UUID, Source: fmt.Sprintf("%s, PCI %s", r.Device, r.Device.PCI)},
+	}
+	if h.variable == cudaVisible {
+		vars = append(vars, Var{Name: "CUDA_DEVICE_ORDER", Value: "PCI_BUS_ID", Source: "so that numbers are those of nvidia-smi"})
+	}
+	return vars
+}
+
+// shown are the names of the devices that a rank sees, in order. With "host" they are one
+// for each local rank, none twice.
+func (h Host) shown(r Rank, names string) []string {
+	devices := h.Devices
+	if h.Visibility == "rank" {
+		devices = []Device{*r.Device}
+	}
+	list := make([]string, len(devices))
+	for i, d := range devices {
+		list[i] = d.UUID
+		if names == "index" {
+			list[i] = strconv.Itoa(d.Index)
+		}
+	}
+	return list
+}
+
+func (h Host) shownWhy(r Rank) string {
+	if h.Visibility == "rank" {
+		return fmt.Sprintf("%s of %s alone: %s", r.Device, h.Name, h.VisibleWhy)
+	}
+	return fmt.Sprintf("the devices of the ranks on %s, in their order: number %d is %s", h.Name, r.Local, r.Device)
+}
+
+// localRank is the number of the rank's device among those that it sees.
+func (p *Plan) localRank(r Rank) Var {
+	if p.Hosts[r.Host].Visibility == "rank" {
+		return Var{Name: "LOCAL_RANK", Value: "0", Source: "the rank sees one device, as number 0; MUSTER_LOCAL_RANK is its number on the host"}
+	}
+	return Var{Name: "LOCAL_RANK", Value: strconv.Itoa(r.Local), Source: contract}
+}
+
+// firstTorchWithUUIDs is the first version of PyTorch that counts devices that are named by
+// UUID; 1.13 counts none (pytorch issue 90543).
+const firstTorchWithUUIDs = 2
+
+// namesOf is how devices of a host are named to its ranks: by UUID, unless the torch there
+// is too old for that and the job file leaves it open.
+func (p *Plan) namesOf(host int, m Meeting) (names, why string) {
+	h := p.Hosts[host]
+	torch := p.torchOf(host, m)
+	major, err := strconv.Atoi(before(torch, "."))
+	old := err == nil && major < firstTorchWithUUIDs
+	isInstance := slices.ContainsFunc(h.Devices, func(d Device) bool { return d.IsInstance() })
+	if h.Names == "uuid" && old && p.job.Placement.DeviceNames == "" && !isInstance {
+		return "index", fmt.Sprintf("; by number, since torch %s knows no UUIDs", torch)
+	}
+	return h.Names, ""
+}
+
+func before(text, mark string) string {
+	first, _, _ := strings.Cut(text, mark)
+	return first
+}
+
+// torchOf is the version of torch on a host, as it was found last.
+func (p *Plan) torchOf(host int, m Meeting) string {
+	if host < len(m.Software) && m.Software[host].Torch != "" {
+		return m.Software[host].Torch
+	}
+	if s := p.facts[host].Software; s != nil {
+		return s.Torch
+	}
+	return ""
+}
+
+// Seen is the number by which a rank calls its device: that of cuda:N.
+func (p *Plan) Seen(rank int) int {
+	r := p.Ranks[rank]
+	if p.Hosts[r.Host].Visibility == "rank" {
+		return 0
+	}
+	return r.Local
+}
+
+// Threads is a rank's OMP_NUM_THREADS, where nobody sets another.
+func (p *Plan) Threads(rank int) int {
+	n, _ := p.threads(p.Ranks[rank])
+	return n
+}

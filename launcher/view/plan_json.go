@@ -1,0 +1,118 @@
+package view
+
+import (
+	"io"
+
+	"github.com/muster-dev/muster/launcher/plan"
+)
+
+type planJSON struct {
+	Version   int            `json:"version"`
+	Job       string         `json:"job"`
+	WorldSize int            `json:"world_size"`
+	Backend   string         `json:"backend"`
+	Hosts     []planHostJSON `json:"hosts"`
+	Ranks     []planRankJSON `json:"ranks"`
+	Groups    []groupJSON    `json:"groups"`
+	Warnings  []warningJSON  `json:"warnings"`
+	Notes     []warningJSON  `json:"notes"`
+}
+
+type warningJSON struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Host    string `json:"host,omitempty"`
+	Rank    *int   `json:"rank,omitempty"`
+}
+
+type planHostJSON struct {
+	Name       string `json:"name"`
+	HostID     string `json:"host_id"`
+	FirstRank  int    `json:"first_rank"`
+	Ranks      int    `json:"ranks"`
+	Visibility string `json:"visibility,omitempty"`
+	Names      string `json:"device_names,omitempty"`
+}
+
+type planRankJSON struct {
+	Rank      int                `json:"rank"`
+	LocalRank int                `json:"local_rank"`
+	Host      string             `json:"host"`
+	GPU       *planGPUJSON       `json:"gpu"`  // null: none
+	CPUs      []int              `json:"cpus"` // null: not bound
+	NUMA      *int               `json:"numa"`
+	NIC       string             `json:"nic,omitempty"`
+	Env       map[string]varJSON `json:"env"`
+}
+
+type planGPUJSON struct {
+	Index int    `json:"index"`
+	UUID  string `json:"uuid"`
+	PCI   string `json:"pci"`
+	Name  string `json:"name"`
+	MIG   *int   `json:"mig,omitempty"` // number of the MIG device on its GPU
+	Seen  int    `json:"seen_as"`       // its number to the rank
+}
+
+type groupJSON struct {
+	Name  string `json:"name"`
+	Ranks [2]int `json:"ranks"` // the first and the last
+	Link  string `json:"link"`  // the slowest between two of them
+	Pair  [2]int `json:"pair"`  // whose it is
+	Fast  bool   `json:"fast"`
+}
+
+type varJSON struct {
+	Value  string `json:"value"`
+	Source string `json:"source"`
+}
+
+// PlanJSON writes a plan as one JSON object (version 1). What is only known at the
+// start (MASTER_ADDR, MASTER_PORT, the run's id) is left out of the environments.
+func PlanJSON(w io.Writer, p *plan.Plan) error {
+	out := planJSON{
+		Version: 1, Job: p.Job, WorldSize: p.WorldSize, Backend: p.Backend, Groups: []groupJSON{},
+		Warnings: problemsJSON(p.Warnings), Notes: problemsJSON(p.Notes),
+	}
+	for _, h := range p.Hosts {
+		out.Hosts = append(out.Hosts, planHostJSON{h.Name, h.ID, h.FirstRank, h.Ranks, h.Visibility, h.Names})
+	}
+	for _, g := range p.Groups {
+		out.Groups = append(out.Groups, groupJSON{g.Name, [2]int{g.First, g.First + g.Size - 1}, string(g.Link), g.Pair, g.Fast()})
+	}
+	for _, r := range p.Ranks {
+		rank, err := rankJSON(p, r)
+		if err != nil {
+			return err
+		}
+		out.Ranks = append(out.Ranks, rank)
+	}
+	return writeJSON(w, out)
+}
+
+func problemsJSON(problems []plan.Problem) []warningJSON {
+	all := []warningJSON{}
+	for _, p := range problems {
+		all = append(all, warningJSON{Code: p.Code, Message: p.Message, Host: p.Host})
+	}
+	return all
+}
+
+func rankJSON(p *plan.Plan, r plan.Rank) (planRankJSON, error) {
+	vars, err := p.Env(r.Rank, plan.Meeting{})
+	out := planRankJSON{Rank: r.Rank, LocalRank: r.Local, Host: p.Hosts[r.Host].Name, CPUs: r.CPUs, NUMA: r.Node, NIC: r.NIC, Env: map[string]varJSON{}}
+	for _, v := range vars {
+		if !knownAtStart[v.Name] {
+			out.Env[v.Name] = varJSON{v.Value, v.Source}
+		}
+	}
+	if d := r.Device; d != nil {
+		out.GPU = &planGPUJSON{Index: d.Index, UUID: d.UUID, PCI: d.PCI, Name: d.Name, Seen: p.Seen(r.Rank)}
+		if d.IsInstance() {
+			out.GPU.MIG = &d.MIG
+		}
+	}
+	return out, err
+}
+
+var knownAtStart = map[string]bool{"MASTER_ADDR": true, "MASTER_PORT": true, "MUSTER_RUN": true, "TORCHELASTIC_RUN_ID": true}

@@ -1,0 +1,119 @@
+package view
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/report"
+)
+
+// twoMachines are two HGX machines with GPUs of their own.
+func twoMachines() []facts.Host {
+	a, b := eightH100().Facts, eightH100().Facts
+	b.ID, b.Hostname = "8e1b0a2a3b4c5d6e", "hgx02"
+	for i := range b.Devices.GPUs.GPUs {
+		b.Devices.GPUs.GPUs[i].UUID = fmt.Sprintf("GPU-%xc0ffee0-77aa-4f5e-9c61-0242ac1100%02x", i, i)
+	}
+	return []facts.Host{a, b}
+}
+
+func planOf(t *testing.T, ranks string) *plan.Plan {
+	t.Helper()
+	job, diags := config.Source{Filename: "train.hcl", Text: []byte(`job "llama" {
+  command = ["python", "train.py", "--data", "a b"]
+  setup   = "source ~/venv/bin/activate"
+  env     = { SHARD = rank.global % 4 }
+  hosts "ssh" {
+    names = ["hgx01", "hgx02"]
+  }
+  ranks {
+` + ranks + `
+  }
+}`)}.Evaluate()
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	p, problems := plan.Make(job, twoMachines())
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	return p
+}
+
+func printedBy(t *testing.T, show func(s *Screen)) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	show(&Screen{out: stream{w: &out}})
+	return out.Bytes()
+}
+
+// In the table stand, for each rank, what it calls its device and what nvidia-smi calls it.
+func TestAPlanAsPeopleReadIt(t *testing.T) {
+	for name, ranks := range map[string]string{
+		"all":     "groups = { tensor = 4 }",
+		"some":    "devices = [3, 5]\nvisibility = \"rank\"\ngroups = { tensor = 4 }",
+		"nothing": "per_host = 2\ndevices = \"none\"",
+	} {
+		golden(t, "plan/"+name+".txt", printedBy(t, func(s *Screen) {
+			if err := Plan(s, planOf(t, ranks)); err != nil {
+				t.Fatal(err)
+			}
+		}))
+	}
+}
+
+func TestARanksEnvironmentAsPeopleReadIt(t *testing.T) {
+	p := planOf(t, "devices = [3, 5]")
+	vars, err := p.WholeEnv(3, plan.Meeting{}, map[string]string{
+		"HOME": "/home/ann", "OMP_NUM_THREADS": "2", "CUDA_VISIBLE_DEVICES": "7", "SHARD": "9", "EVIL": "\x1b[2J",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := RankEnv{Plan: p, Rank: 3, Vars: vars}
+	text := printedBy(t, func(s *Screen) { PlanEnv(s, e) })
+	golden(t, "plan/env.txt", text)
+	if bytes.ContainsRune(text, 0x1b) {
+		t.Error("the terminal is told what a host says")
+	}
+	var out bytes.Buffer
+	if err := PlanEnvJSON(&out, e); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "plan/env.json", out.Bytes())
+}
+
+func TestAPlansJSONIsAContract(t *testing.T) {
+	var out bytes.Buffer
+	if err := PlanJSON(&out, planOf(t, "devices = [3, 5]\ngroups = { tensor = 4 }")); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "plan/contract.json", out.Bytes())
+	var p map[string]any
+	if err := json.Unmarshal(out.Bytes(), &p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFailureNamesTheCardThatTheRankCallsOtherwise(t *testing.T) {
+	rank := 1
+	r := &report.Report{Run: "llama-1", Outcome: report.Failed, Exit: 1,
+		FirstCause: &report.Cause{Rank: &rank, Message: "rank 1 on hgx01 ended with exit status 1", Tail: "ncclInvalidUsage: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000\n"},
+		Ranks: []report.Rank{
+			{Rank: 0, Host: "hgx01", GPU: &report.GPU{Name: "GPU 3", Index: 3, Seen: 0, UUID: "GPU-c3", PCI: "0000:4b:00.0"}},
+			{Rank: 1, Host: "hgx01", GPU: &report.GPU{Name: "GPU 5", Index: 5, Seen: 1, UUID: "GPU-a5", PCI: "0000:6b:00.0"}, Ends: []report.End{{Exit: 1}}},
+		}}
+	text := string(failureScreen(&stream{}, r))
+	for _, part := range []string{"its device: GPU 5 of hgx01, PCI 0000:6b:00.0, GPU-a5; the rank itself calls it GPU 1 (cuda:1)",
+		"0     hgx01  cuda:0    3    0000:4b:00.0  GPU-c3", "does the script choose by LOCAL_RANK?"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in:\n%s", part, text)
+		}
+	}
+}
