@@ -31,14 +31,19 @@ type fleetHost struct {
 	beats   sync.Mutex // held while something is said to the agent
 	joined  bool
 	hello   *orders.Hello
-	ready   *orders.Ready // of the head host
-	words   chan heard    // what the agent says after its hello
-	gone    chan struct{} // closed when the keeper has ended, or the connection
-	goneErr error         // how, once gone is closed
+	asked   time.Time // when its agent was started
+	// clockOffset is how far its clock is ahead, and clockError by how much that may be
+	// wrong: its word was on the way for some part of that.
+	clockOffset, clockError float64
+	ready                   *orders.Ready // of the head host
+	words                   chan heard    // what the agent says after its hello
+	gone                    chan struct{} // closed when the keeper has ended, or the connection
+	goneErr                 error         // how, once gone is closed
 }
 
 type heard struct {
 	words orders.FromAgent
+	at    time.Time
 	err   error
 }
 
@@ -92,6 +97,7 @@ func (h *fleetHost) begin(ctx context.Context, connect Connector, target remote.
 		return err
 	}
 	h.remote = host
+	h.asked = time.Now()
 	process, err := host.Start(ctx, launch)
 	if err != nil {
 		return err
@@ -107,9 +113,9 @@ func (h *fleetHost) begin(ctx context.Context, connect Connector, target remote.
 }
 
 // helloWait bounds how long an agent may take to say its first words. Facts take
-// milliseconds, a look at the devices at most deviceWait in launcher/agent; the rest is for
-// a machine that is busy.
-const helloWait = time.Minute
+// milliseconds, a look at the devices at most the limits in launcher/agent together; the
+// rest is for a machine that is busy.
+const helloWait = 100 * time.Second
 
 // awaitHello waits for the agent's first words, and on the head host the coordinator's.
 func (h *fleetHost) awaitHello(ctx context.Context, withCoordinator bool) error {
@@ -169,10 +175,18 @@ func (h *fleetHost) take(w heard) error {
 		return errors.New(w.words.Error)
 	case w.words.Hello != nil:
 		h.hello = w.words.Hello
+		h.compareClocks(w.at)
 	case w.words.Coordinator != nil:
 		h.ready = w.words.Coordinator
 	}
 	return nil
+}
+
+// compareClocks takes the host's time for that of the middle between asking and hearing.
+func (h *fleetHost) compareClocks(heard time.Time) {
+	half := heard.Sub(h.asked) / 2
+	middle := h.asked.Add(half)
+	h.clockOffset, h.clockError = h.hello.Clock-float64(middle.UnixNano())/1e9, half.Seconds()
 }
 
 // complaintOr is a failure to hand the run over: what the agent has said of it, its
@@ -211,7 +225,7 @@ func (h *fleetHost) listen() {
 			h.words <- heard{err: fmt.Errorf("it said %.80q", lines.Text())}
 			return
 		}
-		h.words <- heard{words: w}
+		h.words <- heard{words: w, at: time.Now()}
 	}
 	h.words <- heard{err: errors.Join(io.EOF, lines.Err())}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/remote"
 )
@@ -13,20 +14,29 @@ import (
 // Look contacts hosts, learns their facts and starts nothing that stays.
 type Look struct {
 	Hosts   []config.Host
+	Job     *config.Job // nil: hosts are looked at for themselves
+	All     bool        // look at devices also where the job uses none
+	Environ bool        // learn what workers would find in the environment there
 	Connect Connector
 	View    View
 }
 
-// Facts returns what the hosts say of themselves, in their order; with devices, of their
-// GPUs too.
-func (l *Look) Facts(ctx context.Context, devices bool) ([]facts.Host, error) {
-	launch := remote.Launch{Program: "muster-agent", Args: []string{"facts"}}
-	if devices {
-		launch.Args = append(launch.Args, "-devices")
-	}
+// Seen is what was learnt of a host.
+type Seen struct {
+	Facts facts.Host
+	// ClockOffset is how far the host's clock is ahead of this machine's, in seconds, and
+	// ClockError by how much that may be wrong.
+	ClockOffset, ClockError float64
+	// Environment is what workers would find there, where it was asked for; setup may
+	// change it.
+	Environment map[string]string
+}
+
+// Facts returns what was learnt of the hosts, in their order.
+func (l *Look) Facts(ctx context.Context) ([]Seen, error) {
 	invited := make([]invitation, len(l.Hosts))
 	for i, h := range l.Hosts {
-		invited[i] = invitation{name: h.Name, target: targetOf(h), launch: launch}
+		invited[i] = invitation{name: h.Name, target: targetOf(h), launch: l.launchOn(h)}
 	}
 	l.View.Phase(fmt.Sprintf("asking %d hosts", len(invited)))
 	f, err := assemble(ctx, l.Connect, invited, func(n int) { l.View.HostDone(n, len(invited)) })
@@ -34,18 +44,73 @@ func (l *Look) Facts(ctx context.Context, devices bool) ([]facts.Host, error) {
 		return nil, err
 	}
 	defer f.dismiss(endWait)
-	return f.facts(), nil
+	seen := make([]Seen, len(f.hosts))
+	for i, h := range f.hosts {
+		seen[i] = Seen{Facts: h.hello.Facts, ClockOffset: h.clockOffset, ClockError: h.clockError, Environment: h.hello.Environment}
+	}
+	return seen, nil
 }
 
-// Plan returns how a job would run on its hosts.
-func (l *Look) Plan(ctx context.Context, job *config.Job) (*plan.Plan, error) {
-	hosts, err := l.Facts(ctx, false)
+func (l *Look) launchOn(h config.Host) remote.Launch {
+	launch := remote.Launch{Program: "muster-agent", Args: []string{"facts"}}
+	if l.All {
+		h.Devices = config.Devices{}
+	}
+	lookAtDevices(&launch, l.Job, h, false)
+	if l.Job != nil {
+		program := l.Job.Python
+		if program == "" {
+			program = l.Job.Command[0]
+		}
+		launch.Args = append(launch.Args, "-program", program, "-workdir", h.Workdir)
+	}
+	if l.Environ {
+		launch.Args = append(launch.Args, "-environ")
+	}
+	return launch
+}
+
+// nvmlPlugin is muster's program that asks NVIDIA's library.
+const nvmlPlugin = "muster-plugin-nvml"
+
+// nvidiaSigns are files of which a host with NVIDIA's driver has one: the plugin is as large
+// as the agent, and hosts without GPUs are not sent it.
+var nvidiaSigns = []string{"/proc/driver/nvidia", "/dev/nvidiactl", "/sys/module/nvidia", "/dev/dxg", "/usr/bin/nvidia-smi"}
+
+// lookAtDevices has a program that is started on a host look at the devices there; job is
+// nil where nothing is going to run.
+func lookAtDevices(launch *remote.Launch, job *config.Job, h config.Host, claims bool) {
+	switch {
+	case job != nil && h.Devices.Kind == config.DevicesNone:
+		launch.Args = append(launch.Args, "-no-devices")
+		return
+	case job != nil && job.Plugin != nil:
+		p := job.Plugin
+		launch.Args = append(launch.Args, "-plugin", string(orders.Encode(orders.Plugin{Name: p.Name, Path: p.Path, Args: p.Args, SHA256: p.SHA256})))
+	default:
+		launch.Optional = append(launch.Optional, remote.Optional{Program: nvmlPlugin, Where: nvidiaSigns})
+		launch.Args = append(launch.Args, "-nvml", "{"+nvmlPlugin+"}")
+	}
+	// A list is what the user wants whoever else is there; else the look decides, and two
+	// launches must not see the same devices idle.
+	if claims && h.Devices.Kind != config.DevicesList && !job.Placement.Shared {
+		launch.Args = append(launch.Args, "-choose")
+	}
+}
+
+// Plan returns how the job would run on its hosts, and what was learnt of them.
+func (l *Look) Plan(ctx context.Context) (*plan.Plan, []Seen, error) {
+	seen, err := l.Facts(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	p, problems := plan.Make(job, hosts)
+	hosts := make([]facts.Host, len(seen))
+	for i, s := range seen {
+		hosts[i] = s.Facts
+	}
+	p, problems := plan.Make(l.Job, hosts)
 	if len(problems) > 0 {
-		return nil, refused(problems)
+		return nil, nil, refused(problems)
 	}
-	return p, nil
+	return p, seen, nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ type Run struct {
 	Source   config.Source
 	Job      *config.Job
 	Show     config.RankSet // whose output is shown
+	Saved    *plan.Saved    // what the plan must still come to; nil: anything
 	Detach   bool           // leave once the run belongs to the hosts
 	Connect  Connector
 	View     View
@@ -123,6 +125,7 @@ func (r *Run) launchOf(id string, host int) remote.Launch {
 		l.Args = append(l.Args, "-coordinator", "{muster}",
 			"-first-port", strconv.Itoa(r.Job.Ports.First), "-last-port", strconv.Itoa(r.Job.Ports.Last))
 	}
+	lookAtDevices(&l, r.Job, r.Job.Hosts[host], true)
 	return l
 }
 
@@ -131,13 +134,18 @@ func (r *Run) makePlan(f *fleet) (*plan.Plan, error) {
 	if len(problems) > 0 {
 		return nil, refused(problems)
 	}
+	if r.Saved != nil {
+		if changes := p.Differences(*r.Saved); len(changes) > 0 {
+			return nil, failure(report.ExitRefused, "the hosts are not as they were when the plan was saved:\n  %s\nnothing was started; muster plan --save makes a new one", strings.Join(changes, "\n  "))
+		}
+	}
 	return p, nil
 }
 
 func refused(problems []plan.Problem) *Failure {
 	text := "there is no plan for this job on these hosts:"
 	for _, problem := range problems {
-		text += "\n  " + problem.Message
+		text += "\n  " + strings.ReplaceAll(problem.Message, "\n", "\n  ")
 	}
 	return failure(report.ExitRefused, "%s", text)
 }

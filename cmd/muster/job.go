@@ -36,6 +36,12 @@ func readJob(c *cli.Context, screen *view.Screen) (config.Source, *config.Job, e
 		vars[name] = value
 	}
 	source, diags := config.Read(own[0], vars, after)
+	job, err := evaluate(source, diags, screen)
+	return source, job, err
+}
+
+// evaluate makes the job of a source that was read with these diagnostics, and prints all.
+func evaluate(source config.Source, diags config.Diagnostics, screen *view.Screen) (*config.Job, error) {
 	var job *config.Job
 	if !diags.HasErrors() {
 		more, evaluated := source.Evaluate()
@@ -43,25 +49,25 @@ func readJob(c *cli.Context, screen *view.Screen) (config.Source, *config.Job, e
 	}
 	if len(diags) > 0 {
 		if err := config.WriteDiagnostics(os.Stderr, source, diags, screen.Width(), screen.Colour()); err != nil {
-			return source, nil, fmt.Errorf("print diagnostics: %w", err)
+			return nil, fmt.Errorf("print diagnostics: %w", err)
 		}
 	}
 	if diags.HasErrors() {
-		return source, nil, exitError(report.ExitJobFile)
+		return nil, exitError(report.ExitJobFile)
 	}
-	return source, job, nil
+	return job, nil
 }
 
 // connector reaches hosts of a kind.
 func connector(kind string, progress remote.Progress, say func(string)) (launcher.Connector, error) {
-	if kind == config.HostsLocal {
-		return func(_ context.Context, target remote.Target) (remote.Host, error) {
-			return remote.NewLocal(target.Name, nil)
-		}, nil
-	}
 	programs, err := carriedPrograms()
 	if err != nil {
 		return nil, err
+	}
+	if kind == config.HostsLocal {
+		return func(_ context.Context, target remote.Target) (remote.Host, error) {
+			return remote.NewLocal(target.Name, nil, programs)
+		}, nil
 	}
 	dialer := &remote.Dialer{Prompter: openPrompter(), Programs: programs, Progress: progress, Notice: say}
 	return dialer.Connect, nil

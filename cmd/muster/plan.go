@@ -1,25 +1,35 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/muster-dev/muster/launcher"
+	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/planfile"
+	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/view"
 )
 
 func planCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "plan",
-		Usage:     "show which rank would run where, and start nothing",
+		Usage:     "show which rank would run on which GPU, and start nothing",
 		ArgsUsage: "JOB.hcl [-- WORDS FOR THE COMMAND]",
-		Description: `Connects to the job's hosts and looks at them; no worker is started.
+		Description: `Connects to the job's hosts and looks at them; no worker is started, and setup is not run.
 
    muster plan train.hcl
-   muster plan train.hcl --json | jq '.ranks[3].env.OMP_NUM_THREADS'`,
+   muster plan train.hcl --env 3                       the whole environment of rank 3
+   muster plan train.hcl --json | jq '.ranks[3].gpu'
+   muster plan train.hcl --save plan.json              and then, as long as the hosts are the same:
+   muster run --plan plan.json`,
 		Flags: []cli.Flag{
 			varFlag(),
+			&cli.IntFlag{Name: "env", Usage: "show the environment of this rank, each value with where it comes from", DefaultText: "none"},
+			&cli.StringFlag{Name: "save", Usage: "write the plan to this file, for muster run --plan"},
 			&cli.BoolFlag{Name: "json", Usage: "one JSON object"},
 		},
 		Action:       planJob,
@@ -29,7 +39,7 @@ func planCommand() *cli.Command {
 
 func planJob(c *cli.Context) error {
 	screen := openScreen()
-	_, job, err := readJob(c, screen)
+	source, job, err := readJob(c, screen)
 	if err != nil {
 		return err
 	}
@@ -38,16 +48,63 @@ func planJob(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	sayUnsent(job, v.Say)
 	ctx, end := untilSignal()
 	defer end()
-	look := launcher.Look{Hosts: job.Hosts, Connect: connect, View: v}
-	p, err := look.Plan(ctx, job)
+	look := launcher.Look{Hosts: job.Hosts, Job: job, Environ: c.IsSet("env"), Connect: connect, View: v}
+	p, seen, err := look.Plan(ctx)
 	screen.Status("")
 	if err != nil {
 		return err
 	}
-	if c.Bool("json") {
+	if path := c.String("save"); path != "" {
+		if err := planfile.Write(path, p.Save(source)); err != nil {
+			return err
+		}
+		v.Say("the plan is in " + path + "; muster run --plan " + path + " runs it as long as the hosts are the same")
+	}
+	switch {
+	case c.IsSet("env"):
+		return showEnv(c, screen, p, seen)
+	case c.Bool("json"):
 		return view.PlanJSON(os.Stdout, p)
 	}
-	return view.Plan(os.Stdout, p)
+	return view.Plan(screen, p)
+}
+
+func showEnv(c *cli.Context, screen *view.Screen, p *plan.Plan, seen []launcher.Seen) error {
+	rank := c.Int("env")
+	if rank < 0 || rank >= p.WorldSize {
+		return usage("--env %d: the ranks of this job are 0 to %d", rank, p.WorldSize-1)
+	}
+	vars, err := p.WholeEnv(rank, plan.Meeting{}, seen[p.Ranks[rank].Host].Environment)
+	if err != nil {
+		return err
+	}
+	e := view.RankEnv{Plan: p, Rank: rank, Vars: vars}
+	if c.Bool("json") {
+		return view.PlanEnvJSON(os.Stdout, e)
+	}
+	view.PlanEnv(screen, e)
+	return nil
+}
+
+// sayUnsent says what becomes of this machine's own choice of GPUs: it is for this machine.
+func sayUnsent(job *config.Job, say func(string)) {
+	if value, set := os.LookupEnv("CUDA_VISIBLE_DEVICES"); set && job.HostsKind != config.HostsLocal {
+		say(fmt.Sprintf("CUDA_VISIBLE_DEVICES=%s of this machine is not sent to the hosts: each goes by its own; ranks { devices = ... } chooses for all", value))
+	}
+}
+
+// readPlan reads a saved plan and evaluates its job anew.
+func readPlan(c *cli.Context, screen *view.Screen) (config.Source, *config.Job, *plan.Saved, error) {
+	if c.Args().Present() || c.IsSet("var") {
+		return config.Source{}, nil, nil, usage("a saved plan has its job file, variables and words in it: muster run --plan FILE takes no others")
+	}
+	saved, err := planfile.Read(c.String("plan"))
+	if err != nil {
+		return config.Source{}, nil, nil, &launcher.Failure{Exit: report.ExitJobFile, Message: err.Error()}
+	}
+	job, err := evaluate(saved.Source, nil, screen)
+	return saved.Source, job, saved, err
 }

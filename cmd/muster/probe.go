@@ -34,7 +34,7 @@ no CUDA context is opened.
 
 func probe(c *cli.Context) error {
 	screen := openScreen()
-	kind, hosts, err := probedHosts(c, screen)
+	kind, hosts, job, err := probedHosts(c, screen)
 	if err != nil {
 		return err
 	}
@@ -45,15 +45,15 @@ func probe(c *cli.Context) error {
 	}
 	ctx, end := untilSignal()
 	defer end()
-	look := launcher.Look{Hosts: hosts, Connect: connect, View: v}
-	found, err := look.Facts(ctx, true)
+	look := launcher.Look{Hosts: hosts, Job: job, All: true, Connect: connect, View: v}
+	found, err := look.Facts(ctx)
 	screen.Status("")
 	if err != nil {
 		return err
 	}
 	probed := make([]view.Probed, len(hosts))
 	for i, h := range hosts {
-		probed[i] = view.Probed{Name: h.Name, Address: h.Address, Facts: found[i]}
+		probed[i] = view.Probed{Name: h.Name, Address: h.Address, Facts: found[i].Facts, ClockOffset: &found[i].ClockOffset, ClockError: found[i].ClockError}
 	}
 	if c.Bool("json") {
 		return view.ProbeJSON(os.Stdout, probed)
@@ -63,22 +63,22 @@ func probe(c *cli.Context) error {
 }
 
 // probedHosts are those of -H, of the job file, or this machine.
-func probedHosts(c *cli.Context, screen *view.Screen) (kind string, hosts []config.Host, err error) {
+func probedHosts(c *cli.Context, screen *view.Screen) (kind string, hosts []config.Host, job *config.Job, err error) {
 	switch {
 	case c.IsSet("hosts") && c.Args().Present():
-		return "", nil, usage("muster probe takes hosts by -H or a job file, not both")
+		return "", nil, nil, usage("muster probe takes hosts by -H or a job file, not both")
 	case c.IsSet("hosts"):
 		hosts, err := config.ParseHosts(strings.TrimSpace(c.String("hosts")))
 		if err != nil {
-			return "", nil, usage("-H: %v", err)
+			return "", nil, nil, usage("-H: %v", err)
 		}
-		return config.HostsSSH, hosts, nil
+		return config.HostsSSH, hosts, nil, nil
 	case c.Args().Present():
 		_, job, err := readJob(c, screen)
 		if err != nil {
-			return "", nil, err
+			return "", nil, nil, err
 		}
-		return job.HostsKind, job.Hosts, nil
+		return job.HostsKind, job.Hosts, job, nil
 	}
-	return config.HostsLocal, []config.Host{{Name: config.LocalName, Address: config.LocalName}}, nil
+	return config.HostsLocal, []config.Host{{Name: config.LocalName, Address: config.LocalName}}, nil, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-dev/muster/launcher"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/view"
 )
 
@@ -15,7 +16,7 @@ func runCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "run",
 		Usage:     "run a job and stay with it until it ends",
-		ArgsUsage: "JOB.hcl [-- WORDS FOR THE COMMAND]",
+		ArgsUsage: "JOB.hcl [-- WORDS FOR THE COMMAND]  |  --plan FILE",
 		Description: `Connects to the job's hosts, starts its ranks and shows their output, each line with
 the host and rank that it came from. When a rank fails the others are stopped, and the
 rank that failed first is named with its last lines.
@@ -24,6 +25,7 @@ rank that failed first is named with its last lines.
    muster run train.hcl -var config=configs/7b.yaml
    muster run train.hcl --ranks 0,3-5      show the output of these ranks only
    muster run train.hcl -- --lr 3e-4       words appended to the job's command
+   muster run --plan plan.json             what muster plan --save wrote, if the hosts are still so
 
 Ctrl-C stops the run in good order; a second one kills it; a third leaves at once.
 d leaves the run and lets it go on (so do a closed terminal and a lost connection);
@@ -31,6 +33,7 @@ muster attach comes back to it. SIGQUIT (Ctrl-\) shows where it stands; SIGUSR1 
 SIGUSR2 are passed on to every rank.`,
 		Flags: []cli.Flag{
 			varFlag(),
+			&cli.StringFlag{Name: "plan", Usage: "run the plan in this file, which muster plan --save wrote; refused if the hosts have changed"},
 			&cli.BoolFlag{Name: "detach", Usage: "leave once the workers run"},
 			&cli.StringFlag{Name: "ranks", Aliases: []string{"rank"}, Usage: "show the output of these ranks only: all, none, or a list such as 0,3-5", DefaultText: "logs.show of the job file"},
 		},
@@ -41,7 +44,7 @@ SIGUSR2 are passed on to every rank.`,
 
 func runJob(c *cli.Context) error {
 	screen := openScreen()
-	source, job, err := readJob(c, screen)
+	source, job, saved, err := jobToRun(c, screen)
 	if err != nil {
 		return err
 	}
@@ -56,6 +59,7 @@ func runJob(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	sayUnsent(job, v.Say)
 	book, err := notebook.Open()
 	if err != nil {
 		return err
@@ -63,12 +67,21 @@ func runJob(c *cli.Context) error {
 	wishes, end := listenForWishes(true)
 	defer end()
 	r := &launcher.Run{
-		Source: source, Job: job, Show: show, Detach: c.Bool("detach"),
+		Source: source, Job: job, Saved: saved, Show: show, Detach: c.Bool("detach"),
 		Connect: connect, View: v, Notebook: book, Wishes: wishes,
 	}
 	status, err := r.Do(context.Background())
 	screen.Status("")
 	return statusError(status, err)
+}
+
+// jobToRun is the job of a job file, or of a saved plan.
+func jobToRun(c *cli.Context, screen *view.Screen) (config.Source, *config.Job, *plan.Saved, error) {
+	if c.IsSet("plan") {
+		return readPlan(c, screen)
+	}
+	source, job, err := readJob(c, screen)
+	return source, job, nil, err
 }
 
 // statusError makes a run's exit status the command's.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,7 +15,6 @@ import (
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/launcher/rundir"
-	"github.com/muster-dev/muster/launcher/version"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -38,6 +36,9 @@ func (p place) self(words ...string) []string {
 // runs beside it posts functions to it.
 type agent struct {
 	place
+	runID    string
+	look     *look
+	plugins  *pluginDesk
 	leash    *leash
 	reaper   *proc.Reaper
 	words    *words
@@ -65,19 +66,22 @@ type agent struct {
 	failing  string             // why this host ends its workers by itself
 	finished bool
 	released bool // by the keeper
-	follows  context.Context
-	unfollow context.CancelFunc
+	// policySaid is set once it was told that memory policies do not work here.
+	policySaid bool
+	follows    context.Context
+	unfollow   context.CancelFunc
 }
 
 // run is the agent's life.
 func (a *agent) run() error {
 	a.inbox = make(chan func(), 64)
 	a.workers, a.logs = map[int]*worker{}, map[int]*ranklog.Writer{}
+	a.plugins = newPluginDesk(a.leash)
 	a.follows, a.unfollow = context.WithCancel(context.Background())
 	defer a.unfollow()
 	go a.words.listen(func(m *orders.ToAgent, err error) { a.post(func() { a.hear(m, err) }) })
 	go a.listenToKeeper()
-	a.words.say(orders.FromAgent{Hello: &orders.Hello{Version: version.String(), Pin: a.identity.Pin(), Facts: a.facts}})
+	go a.introduce()
 	for !a.finished {
 		select {
 		case f := <-a.inbox:
@@ -139,6 +143,7 @@ func (a *agent) listenToKeeper() {
 	for {
 		m, _, err := a.leash.receive()
 		if err != nil {
+			a.plugins.end()
 			a.post(func() { a.fail("its keeper died") })
 			return
 		}
@@ -151,6 +156,8 @@ func (a *agent) heed(m tug) {
 	switch {
 	case m.Bye:
 		a.released = true
+	case m.PluginIs != nil:
+		a.plugins.hear(*m.PluginIs)
 	case m.Beside != nil:
 		a.beside = *m.Beside
 	case m.Ready != nil && m.Ready.Error != "":
@@ -163,50 +170,6 @@ func (a *agent) heed(m tug) {
 		a.words.say(orders.FromAgent{Error: "the coordinator " + m.CoordinatorEnded})
 		a.fail("the coordinator " + m.CoordinatorEnded)
 	}
-}
-
-// join links to the coordinator at the first address that proves itself and tells
-// it what this host reaches.
-func (a *agent) join(j *orders.Join) {
-	a.joining, a.name = true, j.Name
-	go func() {
-		var results []rendezvous.Reach
-		linked := false
-		for r := range rendezvous.Probe(context.Background(), a.identity, j.Coordinator, j.Addrs) {
-			results = append(results, r)
-			snapshot := append([]rendezvous.Reach(nil), results...)
-			complete := len(results) == len(j.Addrs)
-			if !linked && r.Error == "" {
-				linked = true
-				a.post(func() { a.link(j, r.Addr) })
-			}
-			if linked {
-				a.post(func() { a.tell(orders.News{Reached: &orders.Reached{Results: snapshot, Complete: complete}}) })
-			}
-		}
-		if !linked {
-			a.post(func() { a.unreachable(results) })
-		}
-	}()
-}
-
-func (a *agent) link(j *orders.Join, addr string) {
-	member, err := rendezvous.Join(a.identity, j.Coordinator, addr, a.lease)
-	if err != nil {
-		a.words.say(orders.FromAgent{Error: err.Error()})
-		a.finished = true
-		return
-	}
-	a.member = member
-}
-
-func (a *agent) unreachable(results []rendezvous.Reach) {
-	var tried []string
-	for _, r := range results {
-		tried = append(tried, r.Addr+": "+r.Error)
-	}
-	a.words.say(orders.FromAgent{Error: "cannot reach the head host: " + strings.Join(tried, "; ")})
-	a.finished = true
 }
 
 func (a *agent) tell(n orders.News) {

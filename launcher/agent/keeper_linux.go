@@ -34,6 +34,9 @@ type keeper struct {
 	sockets *rundir.Sockets
 	tugs    chan pulled
 	pipes   map[string][]heldPipe // of logs that are not complete, by path
+	claims  []*os.File            // of devices; the kernel lets them go with this process
+	lent    []*os.File            // for the plugin that is started next
+	plugins map[int]*proc.Child   // by number
 	lease   time.Duration
 	silent  time.Duration // since the agent was heard, counted in own beats
 	deaf    bool          // the agent's end of the leash is closed
@@ -62,12 +65,13 @@ func keeperMain(prefix, args []string) error {
 	run := flags.String("run", "", "id of the run")
 	coordinator := flags.String("coordinator", "", "muster program to start as coordinator; none: not here")
 	lease := flags.Duration("lease", 30*time.Second, "how long a part of the run may be silent")
+	look := lookFlags(flags)
 	first := flags.String("first-port", "0", "for the coordinator")
 	last := flags.String("last-port", "0", "for the coordinator")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	k, err := newKeeper(prefix, *run, *lease, *coordinator, "-first-port", *first, "-last-port", *last)
+	k, err := newKeeper(prefix, *run, *lease, look, *coordinator, "-first-port", *first, "-last-port", *last)
 	if err != nil {
 		// The launcher reads this where it expects the agent's first words.
 		_, _ = os.Stdout.Write(append(orders.Encode(orders.FromAgent{Error: err.Error()}), '\n'))
@@ -77,7 +81,7 @@ func keeperMain(prefix, args []string) error {
 	return k.keep()
 }
 
-func newKeeper(prefix []string, run string, lease time.Duration, coordinator string, coordinatorArgs ...string) (*keeper, error) {
+func newKeeper(prefix []string, run string, lease time.Duration, look *look, coordinator string, coordinatorArgs ...string) (*keeper, error) {
 	// Started by a shell's exec this process may lead its session already.
 	if _, err := unix.Setsid(); err != nil && !errors.Is(err, unix.EPERM) {
 		return nil, fmt.Errorf("leave the session: %w", err)
@@ -89,7 +93,7 @@ func newKeeper(prefix []string, run string, lease time.Duration, coordinator str
 	if err != nil {
 		return nil, err
 	}
-	k := &keeper{run: run, reaper: reaper, lease: lease, tugs: make(chan pulled), pipes: map[string][]heldPipe{}}
+	k := &keeper{run: run, reaper: reaper, lease: lease, tugs: make(chan pulled), pipes: map[string][]heldPipe{}, plugins: map[int]*proc.Child{}}
 	k.prefix = prefix
 	host := facts.Identity("")
 	// Held until this process ends. Where another keeper of the run has it, this machine is
@@ -106,14 +110,14 @@ func newKeeper(prefix []string, run string, lease time.Duration, coordinator str
 		return nil, err
 	}
 	k.socketDir = k.sockets.Dir
-	if err := k.start(coordinator, coordinatorArgs); err != nil {
+	if err := k.start(look, coordinator, coordinatorArgs); err != nil {
 		return nil, err
 	}
 	return k, nil
 }
 
 // start starts the children and gives the standard streams away to the agent.
-func (k *keeper) start(coordinator string, coordinatorArgs []string) error {
+func (k *keeper) start(look *look, coordinator string, coordinatorArgs []string) error {
 	log, err := os.OpenFile(filepath.Join(k.stateDir, "agent.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("open agent's log: %w", err)
@@ -124,7 +128,7 @@ func (k *keeper) start(coordinator string, coordinatorArgs []string) error {
 		return err
 	}
 	defer agentEnd.Close()
-	argv := k.self("worker", "-state", k.stateDir, "-sockets", k.socketDir, "-lease", k.lease.String())
+	argv := k.self(append([]string{"worker", "-run", k.run, "-state", k.stateDir, "-sockets", k.socketDir, "-lease", k.lease.String()}, look.args()...)...)
 	k.agent, err = k.reaper.Start(proc.Spec{
 		Path: argv[0], Argv: append([]string{"muster-agent"}, argv[1:]...), Env: os.Environ(), Dir: "/",
 		Files: []*os.File{nil, log, log, agentEnd, os.Stdin, os.Stdout},
@@ -266,6 +270,14 @@ func (k *keeper) take(p pulled) {
 			pipe.file.Close()
 		}
 		delete(k.pipes, m.Let)
+	case m.Keep && p.file != nil:
+		k.claims = append(k.claims, p.file)
+	case m.Lend != "" && p.file != nil:
+		k.lent = append(k.lent, p.file)
+	case m.Plugin != nil:
+		k.startPlugin(*m.Plugin)
+	case m.Kill != 0:
+		k.killPlugin(m.Kill)
 	case m.Done:
 		k.done = true
 		_ = k.leash.send(tug{Bye: true}, nil) // an agent that is gone already waits for nothing

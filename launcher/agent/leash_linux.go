@@ -28,11 +28,19 @@ type tug struct {
 	Hold *held  `json:"hold,omitempty"` // a pipe's read end comes with it
 	Let  string `json:"let,omitempty"`  // the log at this path is complete
 	Done bool   `json:"done,omitempty"` // nothing is left; the agent ends now
+	// Keep asks the keeper to have a file that comes with it open until it ends: a claim.
+	Keep bool `json:"keep,omitempty"`
+	// Lend brings, one by one, the files of a plugin's process: its program, and the write
+	// ends of its output and error. Plugin then has it started, Kill ends it.
+	Lend   string       `json:"lend,omitempty"`
+	Plugin *pluginOrder `json:"plugin,omitempty"`
+	Kill   int          `json:"kill,omitempty"` // number of a plugin
 	// From the keeper.
 	Beside           *proc.ID      `json:"beside,omitempty"`            // the coordinator's process
 	Ready            *orders.Ready `json:"ready,omitempty"`             // the coordinator is up
 	Bye              bool          `json:"bye,omitempty"`               // the agent's Done is taken in
 	CoordinatorEnded string        `json:"coordinator_ended,omitempty"` // how
+	PluginIs         *pluginNews   `json:"plugin_is,omitempty"`         // a plugin runs, or has ended
 }
 
 // held says which log a pipe belongs to.

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/version"
+	"github.com/muster-dev/muster/plugins/external"
 	"github.com/muster-dev/muster/plugins/nvidiasmi"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -32,13 +31,17 @@ func Main(prefix, args []string) int {
 		return 64
 	}
 	run, ok := map[string]func(prefix, args []string) error{
-		"keeper":  keeperMain,
-		"worker":  agentMain,
-		"facts":   factsMain,
-		"lookup":  lookupMain,
-		"output":  outputMain,
-		"env":     func(_, args []string) error { return writeEnviron(args[0]) },
-		"proxy":   proxyMain,
+		"keeper": keeperMain,
+		"worker": agentMain,
+		"facts":  factsMain,
+		"lookup": lookupMain,
+		"output": outputMain,
+		"env":    func(_, args []string) error { return writeEnviron(args[0]) },
+		"proxy":  proxyMain,
+		smiCommand: func(_, _ []string) error {
+			external.Serve(nvidiasmi.Source, nvidiasmi.New(&nvidiasmi.Program{}))
+			return nil
+		},
 		"version": func(_, _ []string) error { fmt.Println(version.String()); return nil },
 	}[args[0]]
 	if !ok {
@@ -78,6 +81,8 @@ func agentMain(prefix, args []string) error {
 	stateDir := flags.String("state", "", "folder of what lasts")
 	socketDir := flags.String("sockets", "", "folder of sockets")
 	lease := flags.Duration("lease", 0, "how long a part of the run may be silent")
+	run := flags.String("run", "", "id of the run")
+	look := lookFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -98,6 +103,8 @@ func agentMain(prefix, args []string) error {
 	}
 	a := &agent{
 		place:    place{stateDir: *stateDir, socketDir: *socketDir, prefix: prefix},
+		runID:    *run,
+		look:     look,
 		leash:    leash,
 		lease:    *lease,
 		keeper:   proc.Parent(),
@@ -109,25 +116,31 @@ func agentMain(prefix, args []string) error {
 	return a.run()
 }
 
-// deviceWait bounds a look at the devices: a driver that hangs must not hang who asks.
-const deviceWait = 15 * time.Second
-
 // factsMain prints the facts of this host, for commands that only look.
-func factsMain(_, args []string) error {
+func factsMain(prefix, args []string) error {
 	flags := flag.NewFlagSet("facts", flag.ContinueOnError)
-	devices := flags.Bool("devices", false, "look at GPUs too")
+	look := lookFlags(flags)
+	environ := flags.Bool("environ", false, "tell the environment that workers would find too")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	host := facts.Gather("")
-	if *devices {
-		ctx, cancel := context.WithTimeout(context.Background(), deviceWait)
-		defer cancel()
-		host.Devices = facts.LookAtDevices(ctx, "", nvidiasmi.New(&nvidiasmi.Program{}), host.CPUs.Allowed)
+	host.Devices = look.devices(place{prefix: prefix}, external.Children{}, host.CPUs.Allowed)
+	hello := &orders.Hello{Version: version.String(), Facts: host}
+	env := hostEnviron(os.Environ())
+	if look.program != "" {
+		workdir, err := findWorkdir(look.workdir, host.Home)
+		if err != nil {
+			workdir = host.Home
+		}
+		found := facts.FindSoftware("", look.program, env, workdir)
+		hello.Facts.Software = &found
 	}
-	_, err := os.Stdout.Write(append(orders.Encode(orders.FromAgent{
-		Hello: &orders.Hello{Version: version.String(), Facts: host},
-	}), '\n'))
+	if *environ {
+		hello.Environment = env
+	}
+	hello.Clock = clock()
+	_, err := os.Stdout.Write(append(orders.Encode(orders.FromAgent{Hello: hello}), '\n'))
 	return err
 }
 

@@ -2,12 +2,16 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 
+	"github.com/muster-dev/muster/launcher/claim"
+	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/rundir"
@@ -24,6 +28,10 @@ type prepared struct {
 // the agent's loop and touches none of its state.
 func (a *agent) prepare(order *orders.Prepare) prepared {
 	p := prepared{base: hostEnviron(os.Environ())}
+	if err := a.claim(order, &p.news); err != nil {
+		p.news.Error = err.Error()
+		return p
+	}
 	var err error
 	if p.workdir, err = findWorkdir(order.Workdir, a.facts.Home); err != nil {
 		p.news.Error = err.Error()
@@ -36,8 +44,33 @@ func (a *agent) prepare(order *orders.Prepare) prepared {
 	}
 	if _, err := lookPath(order.Program, layered(p.base), p.workdir); err != nil {
 		p.news.Error = fmt.Sprintf("command: %v", err)
+		return p
 	}
+	p.news.Software = facts.FindSoftware("", cmp.Or(order.Python, order.Program), p.base, p.workdir)
 	return p
+}
+
+// claim takes the run's devices, first of all: other launches wait for that.
+func (a *agent) claim(order *orders.Prepare, news *orders.Prepared) error {
+	defer a.look.chosen()
+	for _, uuid := range order.Devices {
+		claimed, err := claim.Device(uuid, a.runID)
+		switch {
+		case errors.Is(err, claim.ErrTaken) && order.Claim:
+			return fmt.Errorf("device %s was taken by muster's run %s while this one was on its way; start it again", uuid, cmp.Or(claim.Holders()[uuid], "of another user"))
+		case errors.Is(err, claim.ErrTaken):
+			news.Shared = append(news.Shared, uuid)
+		case err != nil:
+			return err
+		}
+		for _, file := range claimed {
+			if err := a.leash.send(tug{Keep: true}, file); err != nil {
+				return fmt.Errorf("%w: %w", errNoKeeper, err)
+			}
+			file.Close() // the keeper has it now
+		}
+	}
+	return nil
 }
 
 func findWorkdir(workdir, home string) (string, error) {

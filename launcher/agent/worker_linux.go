@@ -66,6 +66,10 @@ func (a *agent) startWorker(order *orders.Start, r orders.RankStart) (*worker, e
 		_ = a.leash.send(tug{Let: path}, nil)
 		return w, err
 	}
+	if why := w.child.MemoryPolicy; why != nil && !a.policySaid {
+		a.policySaid = true
+		a.tell(orders.News{Warning: &orders.Warning{Rank: -1, Message: fmt.Sprintf("ranks are bound to their CPUs, but the kernel does not let them %v", why)}})
+	}
 	a.watch(w)
 	return w, nil
 }
@@ -103,7 +107,7 @@ func (a *agent) spawn(order *orders.Start, r orders.RankStart, ends []*os.File) 
 		"PWD":                     a.workdir,
 		"TORCHELASTIC_ERROR_FILE": filepath.Join(a.stateDir, fmt.Sprintf("attempt-%d", order.Attempt), fmt.Sprintf("rank-%d.error.json", r.Rank)),
 	}
-	env := layered(order.Defaults, a.base, r.Env, own)
+	env := layered(r.Defaults, a.base, r.Env, own)
 	path, err := lookPath(order.Command[0], env, a.workdir)
 	if err != nil {
 		return nil, err
@@ -112,6 +116,7 @@ func (a *agent) spawn(order *orders.Start, r orders.RankStart, ends []*os.File) 
 		Path: path, Argv: order.Command, Env: env, Dir: a.workdir,
 		Files: append([]*os.File{nil}, ends...),
 		Group: true, DieWithParent: true,
+		CPUs: r.CPUs, Node: r.Node,
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
@@ -79,6 +80,7 @@ type hostState struct {
 	reach    map[string]rendezvous.Reach
 	complete bool // every address was tried
 	prepared bool
+	software facts.Software     // that workers are going to run with there
 	dropped  string             // why its connection ended; empty while it stands
 	since    rendezvous.Instant // when it was dropped
 	gone     bool               // given up
@@ -193,7 +195,9 @@ func (b *brain) joined(host int) {
 
 func (b *brain) prepareFor(host int) *orders.Prepare {
 	workdir, setup := b.plan.HostScript(host)
-	return &orders.Prepare{Workdir: workdir, Setup: setup, Program: b.plan.Command[0]}
+	p := &orders.Prepare{Workdir: workdir, Setup: setup, Program: b.plan.Command[0], Python: b.plan.Python()}
+	p.Devices, p.Claim = b.plan.Claims(host)
+	return p
 }
 
 // news: an agent said something; at is when, on the own clock.
@@ -240,7 +244,10 @@ func (b *brain) prepared(h *hostState, p *orders.Prepared) {
 		h.prepared = true
 		return
 	}
-	h.prepared = true
+	h.prepared, h.software = true, p.Software
+	for _, uuid := range p.Shared {
+		b.warning(h, &orders.Warning{Rank: -1, Message: fmt.Sprintf("another run of muster uses %s too", uuid)})
+	}
 	b.say(event.Event{Kind: event.Prepared, Host: h.name, Message: h.name + " is ready"})
 }
 
@@ -402,6 +409,7 @@ func (b *brain) meeting() plan.Meeting {
 	for _, h := range b.hosts {
 		r, _ := h.reachOf(addr)
 		m.Locals = append(m.Locals, r.Local)
+		m.Software = append(m.Software, h.software)
 	}
 	return m
 }
@@ -417,11 +425,11 @@ func (b *brain) startAll() {
 				b.internal(err)
 				return
 			}
-			r := orders.RankStart{Rank: rank, Local: b.plan.Ranks[rank].Local, Env: map[string]string{}}
-			start.Defaults = map[string]string{}
+			place := b.plan.Ranks[rank]
+			r := orders.RankStart{Rank: rank, Local: place.Local, CPUs: place.CPUs, Node: place.Node, Env: map[string]string{}, Defaults: map[string]string{}}
 			for _, v := range vars {
 				if v.Default {
-					start.Defaults[v.Name] = v.Value
+					r.Defaults[v.Name] = v.Value
 				} else {
 					r.Env[v.Name] = v.Value
 				}

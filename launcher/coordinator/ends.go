@@ -387,7 +387,11 @@ func (b *brain) phaseWhenStopped() bool {
 }
 
 func (b *brain) rankReport(rank int, s *rankState) report.Rank {
-	return report.Rank{Rank: rank, Host: b.hosts[s.host].name, Ends: append(append([]report.End{}, s.past...), b.endsOf(s)...)}
+	r := report.Rank{Rank: rank, Host: b.hosts[s.host].name, Ends: append(append([]report.End{}, s.past...), b.endsOf(s)...)}
+	if d := b.plan.Ranks[rank].Device; d != nil {
+		r.GPU = &report.GPU{Name: d.String(), Index: d.Index, Seen: b.plan.Seen(rank), UUID: d.UUID, PCI: d.PCI}
+	}
+	return r
 }
 
 // endsOf is how a rank ended in the attempt in progress: one end, or none if it was not

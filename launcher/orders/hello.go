@@ -25,6 +25,17 @@ type Hello struct {
 	Version string         `json:"version"`
 	Pin     rendezvous.Pin `json:"pin"`
 	Facts   facts.Host     `json:"facts"`
+	Clock   float64        `json:"clock"` // seconds since 1970 on the host when this was said
+	// Environment is what workers would find there, where it was asked for.
+	Environment map[string]string `json:"environment,omitempty"`
+}
+
+// Plugin is a site's own prober of devices; see config.Plugin.
+type Plugin struct {
+	Name   string   `json:"name"`
+	Path   string   `json:"path"`
+	Args   []string `json:"args,omitempty"`
+	SHA256 string   `json:"sha256"`
 }
 
 // Ready is the coordinator's first word.

@@ -1,6 +1,7 @@
 package orders
 
 import (
+	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -36,6 +37,10 @@ type Prepared struct {
 	Code   int    `json:"code,omitempty"`   // setup's exit status
 	Output []byte `json:"output,omitempty"` // the end of what setup wrote
 	Log    string `json:"log,omitempty"`    // where all of it is
+	// Software is what workers are going to run with.
+	Software facts.Software `json:"software,omitzero"`
+	// Shared names devices that another run has too, where they were not to be claimed.
+	Shared []string `json:"shared,omitempty"`
 }
 
 // PortHeld answers HoldPort.

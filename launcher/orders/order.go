@@ -21,6 +21,12 @@ type Prepare struct {
 	Workdir string `json:"workdir,omitempty"` // "": the home folder; ~/ is the home folder
 	Setup   string `json:"setup,omitempty"`   // bash text
 	Program string `json:"program"`           // first word of the command
+	// Python is the interpreter whose torch is looked for; "": the program's own.
+	Python string `json:"python,omitempty"`
+	// Devices are UUIDs of devices that the run uses. Where Claim is set the host is not
+	// ready unless no other run has them; else that is only said.
+	Devices []string `json:"devices,omitempty"`
+	Claim   bool     `json:"claim,omitempty"`
 }
 
 // HoldPort takes a port for rank 0 to listen on. Answered by PortHeld.
@@ -37,8 +43,6 @@ type Start struct {
 	Ranks   []RankStart   `json:"ranks"`
 	Signal  string        `json:"signal"` // that ends workers, such as "SIGTERM"
 	Grace   time.Duration `json:"grace"`  // from it to SIGKILL
-	// Defaults are set where neither the host's environment nor setup has the name.
-	Defaults map[string]string `json:"defaults,omitempty"`
 }
 
 // RankStart is one worker.
@@ -46,6 +50,10 @@ type RankStart struct {
 	Rank  int               `json:"rank"`
 	Local int               `json:"local"`
 	Env   map[string]string `json:"env"` // wins over everything that the host has
+	// Defaults are set where neither the host's environment nor setup has the name.
+	Defaults map[string]string `json:"defaults,omitempty"`
+	CPUs     []int             `json:"cpus,omitempty"` // that it is bound to; none: it is not
+	Node     *int              `json:"node,omitempty"` // NUMA node whose memory it prefers
 }
 
 // Stop ends the workers of an attempt. Kill skips the grace. Each worker's end is

@@ -38,13 +38,20 @@ type Spec struct {
 	Group bool
 	// DieWithParent has the kernel kill the process when its parent does.
 	DieWithParent bool
+	// CPUs are those that the process is bound to; nil leaves it unbound. Node is the NUMA
+	// node whose memory it is to prefer.
+	CPUs []int
+	Node *int
 }
 
 // Child is a started process of this one.
 type Child struct {
 	ID   ID
 	Done chan struct{} // closed once it was reaped
-	exit Exit
+	// MemoryPolicy is why the process could not be told which memory to prefer: nil if it
+	// was. It runs all the same.
+	MemoryPolicy error
+	exit         Exit
 }
 
 // Exit returns how the process ended; it may be called once Done is closed.
@@ -116,7 +123,14 @@ func (r *Reaper) Start(spec Spec) (*Child, error) {
 func (r *Reaper) start(spec Spec, attr *syscall.ProcAttr, child *Child) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	unbind, err := bind(spec, child)
+	if err != nil {
+		return err
+	}
 	pid, err := syscall.ForkExec(spec.Path, spec.Argv, attr)
+	if err := unbind(); err != nil {
+		panic(err) // all that is started from now on would be bound where it must not be
+	}
 	if err != nil {
 		return err
 	}

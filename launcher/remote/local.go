@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -21,6 +23,7 @@ import (
 type Local struct {
 	name     string
 	commands map[string][]string
+	programs Programs // where programs are found that commands lacks; nil: nowhere
 	work     crew
 
 	mu      sync.Mutex
@@ -31,8 +34,9 @@ var _ Host = (*Local)(nil)
 
 // NewLocal returns this machine under a name. commands tells how each program is
 // called: the absolute path of the file and the arguments that come first. nil
-// stands for Self.
-func NewLocal(name string, commands map[string][]string) (*Local, error) {
+// stands for Self. Others are taken of carried, which may be nil, and installed as on any
+// host.
+func NewLocal(name string, commands map[string][]string, carried Programs) (*Local, error) {
 	if commands == nil {
 		self, err := Self()
 		if err != nil {
@@ -40,7 +44,7 @@ func NewLocal(name string, commands map[string][]string) (*Local, error) {
 		}
 		commands = self
 	}
-	return &Local{name: name, commands: commands}, nil
+	return &Local{name: name, commands: commands, programs: carried}, nil
 }
 
 // Self is the running program in the roles of muster's programs.
@@ -110,17 +114,45 @@ func (l *Local) commandLine(launch Launch) ([]string, error) {
 		return nil, fmt.Errorf("there is no program %s here", launch.Program)
 	}
 	for _, arg := range launch.Args {
-		name, isPlace := bootstrap.Placeholder(arg)
-		command := l.commands[name]
-		if isPlace && len(command) == 0 {
-			return nil, fmt.Errorf("argument %s names a program that is not here", arg)
-		}
-		if isPlace {
-			arg = command[0]
+		if name, isPlace := bootstrap.Placeholder(arg); isPlace {
+			place, err := l.place(name, launch.Optional)
+			if err != nil {
+				return nil, fmt.Errorf("argument %s: %w", arg, err)
+			}
+			arg = place
 		}
 		argv = append(argv, arg)
 	}
 	return argv, nil
+}
+
+// place is the path of a program here; "" for an optional one that is lacking.
+func (l *Local) place(name string, optional []Optional) (string, error) {
+	at := slices.IndexFunc(optional, func(o Optional) bool { return o.Program == name })
+	if at >= 0 && !isThere(optional[at].Where) {
+		return "", nil
+	}
+	if command := l.commands[name]; len(command) > 0 {
+		return command[0], nil
+	}
+	if l.programs != nil && slices.Contains(l.programs.Platforms(name), [2]string{runtime.GOOS, runtime.GOARCH}) {
+		binary, err := l.programs.Find(name, runtime.GOOS, runtime.GOARCH)
+		if err != nil {
+			return "", err
+		}
+		return install(name, binary)
+	}
+	if at >= 0 {
+		return "", nil
+	}
+	return "", errors.New("that program is not here")
+}
+
+func isThere(paths []string) bool {
+	return len(paths) == 0 || slices.ContainsFunc(paths, func(path string) bool {
+		_, err := os.Stat(path)
+		return err == nil
+	})
 }
 
 // DialUnix connects to a unix socket of this machine.

@@ -22,7 +22,7 @@ func newLocal(t *testing.T) *Local {
 		must(t, os.Chmod(path, 0o700))
 		commands[name] = []string{path}
 	}
-	l, err := NewLocal("local", commands)
+	l, err := NewLocal("local", commands, nil)
 	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
@@ -107,7 +107,7 @@ func TestLocalDialUnix(t *testing.T) {
 }
 
 func TestSelf(t *testing.T) {
-	l, err := NewLocal("local", nil)
+	l, err := NewLocal("local", nil, nil)
 	must(t, err)
 	exe, err := os.Executable()
 	must(t, err)
@@ -115,5 +115,27 @@ func TestSelf(t *testing.T) {
 	must(t, err)
 	if strings.Join(argv, " ") != exe+" agent x "+exe {
 		t.Fatalf("command line %q", argv)
+	}
+}
+
+func TestACarriedProgramIsInstalledHere(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	l, err := NewLocal("local", map[string][]string{"sh": {"/bin/sh"}}, fakePrograms{"helper": "#!/bin/sh\necho helped\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for range 2 { // the second finds it there
+		p, err := l.Start(t.Context(), Launch{Program: "sh", Optional: []Optional{{Program: "helper"}, {Program: "other"}}, Args: []string{"-c", `echo "$2"; exec "$1"`, "x", "{helper}", "{other}"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := io.ReadAll(p.Stdout)
+		if err != nil || string(out) != "\nhelped\n" {
+			t.Errorf("said %q (%v)", out, err)
+		}
+	}
+	if _, err := l.Start(t.Context(), Launch{Program: "sh", Args: []string{"{other}"}}); err == nil {
+		t.Error("a program that is not here was started")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"net"
 
+	"github.com/muster-dev/muster/launcher/remote/bootstrap"
 	"github.com/muster-dev/muster/launcher/remote/programs"
 )
 
@@ -43,11 +44,16 @@ type Host interface {
 type Launch struct {
 	Program string   // "muster-agent"
 	Also    []string // further programs to install beside it, such as "muster"
+	// Optional are further ones that a host may do without.
+	Optional []Optional
 	// Args are the program's arguments. An argument of the form {NAME} stands for
-	// the absolute path of program NAME on the host. Arguments are seen by every
-	// user of the host: nothing secret goes here.
+	// the absolute path of program NAME on the host, or for nothing where an optional
+	// one is lacking. Arguments are seen by every user of the host: nothing secret goes here.
 	Args []string
 }
+
+// Optional is a program that is installed where it is of use, and lacking elsewhere.
+type Optional = bootstrap.Optional
 
 // Process is a started program. Its Stdout begins with the program's own first
 // byte: what the host's shell files printed before is left out.

@@ -73,7 +73,7 @@ func (h *sshHost) start(ctx context.Context, launch Launch) (*Process, error) {
 	if h.programs == nil {
 		return nil, &startFailure{kind: KindProgram, text: "no programs are carried"}
 	}
-	script, err := bootstrap.New(strings.ToLower(rand.Text()), programNames(launch), launch.Args, h.programs)
+	script, err := bootstrap.New(strings.ToLower(rand.Text()), bootstrap.Wanted{Programs: programNames(launch), Optional: launch.Optional, Args: launch.Args}, h.programs)
 	if err != nil {
 		return nil, &startFailure{kind: KindProgram, text: err.Error()}
 	}

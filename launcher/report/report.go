@@ -88,7 +88,17 @@ type Attempt struct {
 type Rank struct {
 	Rank int    `json:"rank"`
 	Host string `json:"host"`
+	GPU  *GPU   `json:"gpu"` // null: none
 	Ends []End  `json:"ends"`
+}
+
+// GPU is the device of a rank, by all its names.
+type GPU struct {
+	Name  string `json:"name"`    // as muster's tables have it: "GPU 5", "MIG device 0 of GPU 1"
+	Index int    `json:"index"`   // as nvidia-smi shows it
+	Seen  int    `json:"seen_as"` // as the rank's own programs show it: N of cuda:N
+	UUID  string `json:"uuid"`
+	PCI   string `json:"pci"`
 }
 
 // End is how a worker ended.

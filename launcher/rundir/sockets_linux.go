@@ -19,6 +19,7 @@ type Sockets struct {
 const (
 	ControlSocket = "control.sock"
 	SetupEnviron  = "setup.env"
+	PluginSockets = "p" // a folder, of a short name
 )
 
 const socketsPrefix = "muster-run-"
@@ -92,6 +93,7 @@ func Remove(dir string) {
 	for _, name := range []string{ControlSocket, SetupEnviron} {
 		os.Remove(filepath.Join(dir, name))
 	}
+	os.RemoveAll(filepath.Join(dir, PluginSockets)) // sockets of plugins that were killed
 	os.Remove(dir)
 }
 

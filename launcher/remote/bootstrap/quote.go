@@ -16,7 +16,7 @@ func word(arg string, names []string) (string, error) {
 	if i < 0 {
 		return "", fmt.Errorf("argument %s names a program that the start lacks (it has %s)", arg, strings.Join(names, ", "))
 	}
-	return fmt.Sprintf(`"$c/$p%d"`, i), nil
+	return fmt.Sprintf(`"${p%d:+$c/$p%d}"`, i, i), nil
 }
 
 func quoteAll(args []string) (string, error) {

@@ -24,15 +24,57 @@ type Script struct {
 	Binaries  map[string]programs.Binary // by the name they have on the host
 }
 
-// New makes the text that installs programs and becomes the first of them, with
-// args. An argument {NAME} stands for the path of program NAME.
-func New(word string, names, args []string, from programs.Programs) (*Script, error) {
+// Wanted is what is to be started.
+type Wanted struct {
+	Programs []string // the first is the one to become
+	Optional []Optional
+	Args     []string // an argument {NAME} stands for the path of program NAME; for nothing where that is lacking
+}
+
+// Optional is a program that may be lacking: for a platform that it is not carried for, and
+// on hosts that have none of the files Where.
+type Optional struct {
+	Program string
+	Where   []string // absolute paths; none: everywhere
+}
+
+func (w Wanted) names() []string {
+	names := slices.Clone(w.Programs)
+	for _, o := range w.Optional {
+		names = append(names, o.Program)
+	}
+	return names
+}
+
+// conditions take optional programs back where nothing says that they are of use.
+func (w Wanted) conditions() (string, error) {
+	var b strings.Builder
+	for i, o := range w.Optional {
+		if len(o.Where) == 0 {
+			continue
+		}
+		paths, err := quoteAll(o.Where)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "h%s || p%d=; ", paths, len(w.Programs)+i)
+	}
+	return b.String(), nil
+}
+
+// New makes the text that installs programs and becomes the first of them.
+func New(word string, w Wanted, from programs.Programs) (*Script, error) {
 	s := &Script{Word: word, Binaries: map[string]programs.Binary{}}
-	arms, err := s.arms(names, from)
+	names := w.names()
+	arms, err := s.arms(w, from)
 	if err != nil {
 		return nil, err
 	}
-	command, err := commandLine(args, names)
+	command, err := commandLine(w.Args, names)
+	if err != nil {
+		return nil, err
+	}
+	conditions, err := w.conditions()
 	if err != nil {
 		return nil, err
 	}
@@ -40,17 +82,17 @@ func New(word string, names, args []string, from programs.Programs) (*Script, er
 	for i := range names {
 		files = append(files, fmt.Sprintf("$p%d", i))
 	}
-	s.Text = strings.NewReplacer("@WORD@", word, "@PLATFORMS@", arms, "@COMMAND@", command,
+	s.Text = strings.NewReplacer("@WORD@", word, "@PLATFORMS@", arms, "@COMMAND@", command, "@CONDITIONS@", conditions,
 		"@FILES@", strings.Join(files, " ")).Replace(scriptText)
 	return s, nil
 }
 
 // arms are the branches of the choice by platform. Each sets the names of the
 // files, p0 the program's own, and as $1... the arguments that come first.
-func (s *Script) arms(names []string, from programs.Programs) (string, error) {
+func (s *Script) arms(w Wanted, from programs.Programs) (string, error) {
 	var b strings.Builder
-	for _, platform := range from.Platforms(names[0]) {
-		arm, found, err := s.arm(names, platform, from)
+	for _, platform := range from.Platforms(w.Programs[0]) {
+		arm, found, err := s.arm(w, platform, from)
 		if err != nil {
 			return "", err
 		}
@@ -60,20 +102,24 @@ func (s *Script) arms(names []string, from programs.Programs) (string, error) {
 		}
 	}
 	if b.Len() == 0 {
-		return "", fmt.Errorf("this muster carries no platform that has all of %s", strings.Join(names, ", "))
+		return "", fmt.Errorf("this muster carries no platform that has all of %s", strings.Join(w.Programs, ", "))
 	}
 	return b.String(), nil
 }
 
-func (s *Script) arm(names []string, platform [2]string, from programs.Programs) (arm string, found bool, err error) {
+func (s *Script) arm(w Wanted, platform [2]string, from programs.Programs) (arm string, found bool, err error) {
 	called := machines[platform[0]+"/"+platform[1]]
 	if len(called) == 0 {
 		return "", false, nil
 	}
 	sets, first := "", ""
-	for i, name := range names {
+	for i, name := range w.names() {
 		if !slices.Contains(from.Platforms(name), platform) {
-			return "", false, nil
+			if i < len(w.Programs) {
+				return "", false, nil
+			}
+			sets += fmt.Sprintf("p%d=; ", i)
+			continue
 		}
 		binary, err := from.Find(name, platform[0], platform[1])
 		if err != nil {

@@ -1,7 +1,9 @@
 package bootstrap
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,7 +30,7 @@ func (c carried) Find(program, goos, goarch string) (programs.Binary, error) {
 
 func TestTextSuitsEveryLoginShell(t *testing.T) {
 	from := carried{"a": {"linux/amd64", "linux/arm64"}, "b": {"linux/amd64", "linux/arm64"}}
-	s, err := New("word", []string{"a", "b"}, []string{"{b}", `it's \ ! "x" $y` + "`z`é"}, from)
+	s, err := New("word", Wanted{Programs: []string{"a", "b"}, Args: []string{"{b}", `it's \ ! "x" $y` + "`z`é"}}, from)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,12 +47,48 @@ func TestTextSuitsEveryLoginShell(t *testing.T) {
 
 func TestPlatformsThatHaveAllPrograms(t *testing.T) {
 	from := carried{"a": {"linux/amd64", "linux/arm64", "darwin/arm64"}, "b": {"linux/arm64", "darwin/arm64"}}
-	s, err := New("word", []string{"a", "b"}, nil, from)
+	s, err := New("word", Wanted{Programs: []string{"a", "b"}}, from)
 	if err != nil || !slices.Equal(s.Platforms, []string{"linux/arm64"}) {
 		t.Errorf("%v, %v", s.Platforms, err)
 	}
-	if _, err := New("word", []string{"a", "c"}, nil, from); err == nil {
+	if _, err := New("word", Wanted{Programs: []string{"a", "c"}}, from); err == nil {
 		t.Error("made a text without programs")
+	}
+}
+
+func TestAnOptionalProgramMayBeLacking(t *testing.T) {
+	from := carried{"a": {"linux/amd64", "linux/arm64"}, "b": {"linux/amd64"}}
+	s, err := New("word", Wanted{Programs: []string{"a"}, Optional: []Optional{{Program: "b"}}, Args: []string{"-b", "{b}"}}, from)
+	if err != nil || !slices.Equal(s.Platforms, []string{"linux/amd64", "linux/arm64"}) {
+		t.Fatalf("%v, %v", s, err)
+	}
+	for arch, want := range map[string]string{"x86_64": "-b /c/b-c0ffeeamd64", "aarch64": "-b "} {
+		_, rest, _ := strings.Cut(s.Text, "case $m in ")
+		choice, _, _ := strings.Cut(rest, "esac")
+		_, command, _ := strings.Cut(s.Text, "exec \"$c/$p0\" \"$@\" ")
+		out, err := exec.Command("/bin/sh", "-c", "c=/c; m='Linux "+arch+"'; f() { :; }; case $m in "+choice+"esac; echo "+command).Output()
+		if err != nil || strings.TrimSuffix(string(out), "\n") != want {
+			t.Errorf("on %s: %q (%v), want %q", arch, out, err, want)
+		}
+	}
+}
+
+func TestAnOptionalProgramIsForHostsThatShowAUseForIt(t *testing.T) {
+	from := carried{"a": {"linux/amd64", "linux/arm64"}, "b": {"linux/amd64", "linux/arm64"}}
+	there := filepath.Join(t.TempDir(), "it's there")
+	if err := os.WriteFile(there, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{there: "asked for b", "/nowhere": ""} {
+		s, err := New("w", Wanted{Programs: []string{"a"}, Optional: []Optional{{"b", []string{"/no", path}}}}, from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _, _ := strings.Cut(s.Text, "for p in ")
+		out, err := exec.Command("/bin/sh", "-c", text+"[ -z \"$p1\" ] || echo asked for b").Output()
+		if err != nil || strings.TrimSpace(string(out)) != want {
+			t.Errorf("with %s: %q (%v), want %q", path, out, err, want)
+		}
 	}
 }
 
@@ -61,7 +99,7 @@ func TestWhatCannotBeSaid(t *testing.T) {
 		"unknown program": {[]string{"a"}, []string{"{b}"}},
 		"odd name":        {[]string{"b c"}, nil},
 	} {
-		if s, err := New("word", c.names, c.args, from); err == nil {
+		if s, err := New("word", Wanted{Programs: c.names, Args: c.args}, from); err == nil {
 			t.Errorf("%s: %s", name, s.Text)
 		}
 	}

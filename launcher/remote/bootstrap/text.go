@@ -25,6 +25,8 @@ const scriptText = `n=@WORD@; ` +
 	// The kernel's word for the machine costs no process where /proc has it.
 	`if [ -r /proc/sys/kernel/arch ]; then read -r m </proc/sys/kernel/arch; m="Linux $m"; else m=$(uname -sm); fi; ` +
 	`case $m in @PLATFORMS@ *) f platform "$m";; esac; ` +
+	// Is one of these files there?
+	`h() { for q in "$@"; do [ -e "$q" ] && return 0; done; return 1; }; @CONDITIONS@` +
 	// Fetch a program. The word makes the temporary name unique: homes may be
 	// shared by hosts that install at the same time.
 	`z() { rm -f "$t"; }; ` +

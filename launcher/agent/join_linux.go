@@ -1,0 +1,62 @@
+package agent
+
+import (
+	"context"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/version"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// introduce looks at the devices and says the first words. It runs beside the loop: a
+// driver can take its time.
+func (a *agent) introduce() {
+	host := a.facts
+	host.Devices = a.look.devices(a.place, a.plugins, host.CPUs.Allowed)
+	a.words.say(orders.FromAgent{Hello: &orders.Hello{Version: version.String(), Pin: a.identity.Pin(), Facts: host, Clock: clock()}})
+}
+
+// join links to the coordinator at the first address that proves itself and tells
+// it what this host reaches.
+func (a *agent) join(j *orders.Join) {
+	a.joining, a.name = true, j.Name
+	go func() {
+		var results []rendezvous.Reach
+		linked := false
+		for r := range rendezvous.Probe(context.Background(), a.identity, j.Coordinator, j.Addrs) {
+			results = append(results, r)
+			snapshot := append([]rendezvous.Reach(nil), results...)
+			complete := len(results) == len(j.Addrs)
+			if !linked && r.Error == "" {
+				linked = true
+				a.post(func() { a.link(j, r.Addr) })
+			}
+			if linked {
+				a.post(func() { a.tell(orders.News{Reached: &orders.Reached{Results: snapshot, Complete: complete}}) })
+			}
+		}
+		if !linked {
+			a.post(func() { a.unreachable(results) })
+		}
+	}()
+}
+
+func (a *agent) link(j *orders.Join, addr string) {
+	member, err := rendezvous.Join(a.identity, j.Coordinator, addr, a.lease)
+	if err != nil {
+		a.words.say(orders.FromAgent{Error: err.Error()})
+		a.finished = true
+		return
+	}
+	a.member = member
+}
+
+func (a *agent) unreachable(results []rendezvous.Reach) {
+	var tried []string
+	for _, r := range results {
+		tried = append(tried, r.Addr+": "+r.Error)
+	}
+	a.words.say(orders.FromAgent{Error: "cannot reach the head host: " + strings.Join(tried, "; ")})
+	a.finished = true
+}

@@ -1,0 +1,191 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/claim"
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/rundir"
+	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/external"
+	"github.com/muster-dev/muster/plugins/nvidiasmi"
+)
+
+// look is how a host's devices are looked at.
+type look struct {
+	none    bool           // the job uses no device: nothing is looked at
+	choose  bool           // devices are going to be claimed
+	nvml    string         // path of muster's NVML plugin; "": there is none for this host
+	plugin  *orders.Plugin // a site's own; nil: NVML, else nvidia-smi
+	program string         // whose torch is looked for, for commands that only look
+	workdir string
+	turn    *os.File // held from the look until devices are claimed
+}
+
+// lookFlags are flags of each command that looks. They are the launcher's words.
+func lookFlags(flags *flag.FlagSet) *look {
+	l := &look{}
+	flags.BoolVar(&l.none, "no-devices", false, "look at no devices")
+	flags.BoolVar(&l.choose, "choose", false, "devices are going to be claimed: one launch after the other")
+	flags.StringVar(&l.nvml, "nvml", "", "muster's NVML plugin")
+	flags.StringVar(&l.program, "program", "", "find the torch that this program would use")
+	flags.StringVar(&l.workdir, "workdir", "", "where that is started")
+	flags.Func("plugin", "a site's own plugin, as JSON", func(text string) error {
+		l.plugin = &orders.Plugin{}
+		return json.Unmarshal([]byte(text), l.plugin)
+	})
+	return l
+}
+
+// args are the flags anew, for a child.
+func (l *look) args() []string {
+	args := []string{"-nvml", l.nvml}
+	if l.none {
+		args = append(args, "-no-devices")
+	}
+	if l.choose {
+		args = append(args, "-choose")
+	}
+	if l.plugin != nil {
+		args = append(args, "-plugin", string(orders.Encode(l.plugin)))
+	}
+	return args
+}
+
+// Limits of a look. The launcher waits somewhat longer than all together: see helloWait
+// there.
+const (
+	turnWait  = 10 * time.Second // for other launches that choose at the moment
+	startWait = 10 * time.Second // for a plugin to start
+	probeWait = 30 * time.Second // for NVML: a driver that nothing keeps loaded takes seconds a GPU
+	smiWait   = 20 * time.Second // for nvidia-smi, which has limits of its own
+)
+
+// devices looks at the devices of this host. It never fails: what cannot be known is said.
+func (l *look) devices(here place, starter external.Starter, allowed []int) *facts.Devices {
+	sign, hardware := facts.HasNVIDIA("")
+	switch {
+	case l.none:
+		return nil
+	case sign == "" && l.plugin == nil:
+		return &facts.Devices{None: "there is no NVIDIA GPU on its PCI bus, and no NVIDIA driver"}
+	}
+	if l.choose {
+		l.awaitTurn()
+	}
+	prober := l.prober(here, starter)
+	defer prober.close()
+	d := facts.LookAtDevices(context.Background(), "", prober, allowed)
+	d.Taken = claim.Holders()
+	switch {
+	case l.plugin != nil:
+		d.Expected = "the job file's plugin " + l.plugin.Name
+	case hardware:
+		d.Expected = sign
+	}
+	return d
+}
+
+func (l *look) awaitTurn() {
+	ctx, cancel := context.WithTimeout(context.Background(), turnWait)
+	defer cancel()
+	l.turn = claim.Choosing(ctx)
+}
+
+// chosen lets the next launch choose.
+func (l *look) chosen() {
+	if l.turn != nil {
+		l.turn.Close()
+		l.turn = nil
+	}
+}
+
+// prober asks one plugin after the other until one answers.
+type prober []*external.Prober
+
+func (l *look) prober(here place, starter external.Starter) prober {
+	sockets := ""
+	if here.socketDir != "" {
+		sockets = filepath.Join(here.socketDir, rundir.PluginSockets)
+		if err := os.MkdirAll(sockets, 0o700); err != nil {
+			sockets = ""
+		}
+	}
+	program := func(name, path string, args []string, sum string, limit time.Duration) *external.Prober {
+		return external.New(external.Program{
+			Name: name, Path: path, Args: args, SHA256: sum, Env: os.Environ(), SocketDir: sockets, StartLimit: startWait, ProbeLimit: limit,
+		}, starter)
+	}
+	if p := l.plugin; p != nil {
+		path := p.Path
+		if rest, ok := strings.CutPrefix(path, "~/"); ok {
+			path = filepath.Join(os.Getenv("HOME"), rest)
+		}
+		return prober{program(p.Name, path, p.Args, p.SHA256, probeWait)}
+	}
+	self := here.self(smiCommand)
+	found := prober{program(nvidiasmi.Source, self[0], self[1:], "", smiWait)}
+	if l.nvml != "" {
+		found = append(prober{program("nvml", l.nvml, nil, "", probeWait)}, found...)
+	}
+	return found
+}
+
+// smiCommand makes this program the plugin that asks nvidia-smi.
+const smiCommand = "nvidia-smi"
+
+// Probe returns the first answer. Why there was none before is among its notes.
+func (p prober) Probe(ctx context.Context) (*plugins.GPUs, error) {
+	var failed []error
+	for _, one := range p {
+		found, err := one.Probe(ctx)
+		if err != nil {
+			failed = append(failed, ownWords(err))
+			continue
+		}
+		for _, why := range failed {
+			found.Notes = append(found.Notes, fmt.Sprintf("looked at by %s, because %v", found.Source, why))
+		}
+		return found, nil
+	}
+	return nil, oneLine(failed)
+}
+
+// oneLine joins errors that are about one thing.
+type oneLine []error
+
+func (e oneLine) Error() string {
+	words := make([]string, len(e))
+	for i, err := range e {
+		words[i] = err.Error()
+	}
+	return strings.Join(words, "; ")
+}
+
+// ownWords are the words of one of muster's own plugins: where its program lies is of no
+// interest, unless that is what is wrong.
+func ownWords(err error) error {
+	var of *external.Error
+	if errors.As(err, &of) && of.Kind == external.KindRefused {
+		return fmt.Errorf("%s: %s", of.Name, strings.TrimPrefix(of.Text, "it says: "))
+	}
+	return err
+}
+
+func (p prober) close() {
+	for _, one := range p {
+		_ = one.Close() // what cannot be ended was said by Probe, and the keeper sees to it
+	}
+}
+
+// clock is the wall clock, for a comparison with the launcher's.
+func clock() float64 { return float64(time.Now().UnixNano()) / 1e9 }
