@@ -130,7 +130,7 @@ func (u *user) there(f func() error) error {
 
 func (u *user) environ() []string {
 	env := slices.DeleteFunc(u.bed.ClientEnv(), func(v string) bool { return strings.HasPrefix(v, "HOME=") })
-	return append(env, "HOME="+u.dir)
+	return append(append(env, "HOME="+u.dir), u.env...)
 }
 
 // signal sends the launcher's process group a signal, as a terminal does. One that has

@@ -26,6 +26,8 @@ type user struct {
 	at *testbed.Host
 	// open are files that the user's shell has open when it starts muster.
 	open []*os.File
+	// env are variables that the user has set.
+	env []string
 	// under are words that what the user starts stands behind, such as "nohup".
 	under []string
 	// input is the standard input of what the user starts; nil: /dev/null.
