@@ -53,7 +53,7 @@ func (k *keeper) startPlugin(order pluginOrder) {
 	program, stdout, stderr := lent[0], lent[1], lent[2]
 	child, err := k.reaper.Start(proc.Spec{
 		Path: fmt.Sprintf("/proc/self/fd/%d", lentFiles), Argv: order.Argv, Env: slices.Concat(os.Environ(), order.Env), Dir: "/",
-		Files: []*os.File{nil, stdout, stderr, program}, Group: true, DieWithParent: true,
+		Files: []*os.File{nil, stdout, stderr, program}, Group: true, GroupDies: true, DieWithParent: true,
 	})
 	if err != nil {
 		news.Error = err.Error()
@@ -66,7 +66,6 @@ func (k *keeper) startPlugin(order pluginOrder) {
 	_ = k.leash.send(tug{PluginIs: news}, nil) // an agent that is gone shows in its exit
 	go func() {
 		<-child.Done
-		_ = unix.Kill(-child.ID.PID, unix.SIGKILL) // what it left of its group
 		_ = k.leash.send(tug{PluginIs: &pluginNews{Number: order.Number, Ended: child.Exit().String()}}, nil)
 	}()
 }

@@ -36,6 +36,8 @@ type Spec struct {
 	Files []*os.File
 	// Group puts the process at the head of a process group of its own.
 	Group bool
+	// GroupDies has what is left of the process's group killed when the process has ended.
+	GroupDies bool
 	// DieWithParent has the kernel kill the process when its parent does.
 	DieWithParent bool
 	// CPUs are those that the process is bound to; nil leaves it unbound. Node is the NUMA
@@ -52,6 +54,7 @@ type Child struct {
 	// was. It runs all the same.
 	MemoryPolicy error
 	exit         Exit
+	groupDies    bool
 }
 
 // Exit returns how the process ended; it may be called once Done is closed.
@@ -109,7 +112,7 @@ func (r *Reaper) Start(spec Spec) (*Child, error) {
 		}
 		attr.Files = append(attr.Files, f.Fd())
 	}
-	child := &Child{Done: make(chan struct{})}
+	child := &Child{Done: make(chan struct{}), groupDies: spec.Group && spec.GroupDies}
 	started := make(chan error)
 	r.forks <- func() { started <- r.start(spec, attr, child) }
 	err = <-started
@@ -171,6 +174,9 @@ func endedChild() int {
 func (r *Reaper) reap(pid int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if child := r.children[pid]; child != nil && child.groupDies {
+		_ = unix.Kill(-pid, unix.SIGKILL) // as long as it is not reaped the number is its group's
+	}
 	var status unix.WaitStatus
 	for {
 		got, err := unix.Wait4(pid, &status, unix.WNOHANG, nil)
