@@ -14,7 +14,7 @@ CGO_PACKAGES := ./plugins/nvml/... ./cmd/muster-plugin-nvml ./launcher/testbed/g
 export CGO_CFLAGS  ?= -O2 -g -Wno-deprecated-declarations
 export CGO_LDFLAGS ?= -O2 -g -Wl,-z,lazy
 
-.PHONY: help build release run test race check fresh size bench proto hosts deps clean
+.PHONY: help build release run test race check fresh size bench gpu-check gpu-check-programs proto hosts deps clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -75,6 +75,24 @@ size:
 ## make bench    the start time of 1, 4, 8 and 16 hosts beside OpenSSH's, and memory (root)
 bench: build
 	@go run ./launcher/bench -muster bin/muster
+	@echo; echo "Placement of 1,024 hosts x 8 GPUs, and all their environments:"
+	@go test -run '^$$' -bench ThousandHosts ./launcher/plan | grep ^Benchmark
+
+## make gpu-check  what only real NVIDIA GPUs prove, within 4 minutes; no setting is changed
+# A machine without Go and compiler is given the folder: bin/gpu-check/gpucheck -help.
+gpu-check: gpu-check-programs
+	bin/gpu-check/gpucheck -out bin/gpu-check/out
+
+# The worker, like the plugin that muster carries, runs with older C libraries too.
+GPU_WORKER := -std=c11 -O2 -Wall -Wextra -Werror -include cmd/carry/oldlibc.h launcher/gpucheck/worker/worker.c \
+  -Wl,--wrap=__libc_start_main -Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2
+gpu-check-programs: build
+	@mkdir -p bin/gpu-check
+	@cp -f bin/muster bin/gpu-check/
+	@gzip -dc cmd/muster/carried/muster-plugin-nvml-$(subst /,-,$(NATIVE)).gz > bin/gpu-check/muster-plugin-nvml
+	@chmod +x bin/gpu-check/muster-plugin-nvml
+	@go build -trimpath -ldflags "-s -w" -o bin/gpu-check/gpucheck ./launcher/gpucheck
+	@$(CC) $(GPU_WORKER) -o bin/gpu-check/cudaworker
 
 ## make hosts N=3    real hosts with sshd in network namespaces, to try muster on (root)
 # KEEP="PATH ..." are folders below /root, /tmp and the like that the hosts see too.
