@@ -68,6 +68,7 @@ type agent struct {
 	released bool // by the keeper
 	// policySaid is set once it was told that memory policies do not work here.
 	policySaid bool
+	sight      sight
 	follows    context.Context
 	unfollow   context.CancelFunc
 }
@@ -210,6 +211,8 @@ func (a *agent) obey(payload []byte) {
 		}
 	case o.Follow != nil:
 		a.startFollowing(o.Follow)
+	case o.Look != nil:
+		go a.lookOnce(o.Look)
 	case o.Finish != nil:
 		a.finish()
 	}
@@ -231,6 +234,7 @@ func (a *agent) takePort(o *orders.HoldPort) {
 
 func (a *agent) start(o *orders.Start) {
 	a.attempt, a.grace = o.Attempt, o.Grace
+	defer a.watchDevices(o)
 	for _, r := range o.Ranks {
 		w, err := a.startWorker(o, r)
 		if err != nil {
@@ -333,6 +337,9 @@ func (a *agent) conclude(w *worker, left []proc.Stat) {
 	a.warnOfLog(w)
 	_ = a.leash.send(tug{Let: w.log.Path()}, nil)
 	delete(a.workers, w.rank)
+	if len(a.workers) == 0 {
+		a.sight.end()
+	}
 	a.tell(orders.News{Ended: w.outcome(cut, left)})
 }
 
@@ -378,6 +385,7 @@ func (a *agent) finish() {
 		return
 	}
 	a.finished = true
+	a.sight.end()
 	var left []string
 	for _, s := range endBelow() {
 		left = append(left, fmt.Sprintf("%s (pid %d, state %c)", s.Command, s.PID, s.State))

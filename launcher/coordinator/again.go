@@ -47,6 +47,7 @@ func (b *brain) nextAttempt() {
 	}
 	b.attempt++
 	b.again, b.port, b.phase = "", 0, restarting
+	b.beginEmptying()
 	b.send(0, orders.Order{HoldPort: &orders.HoldPort{Attempt: b.attempt, First: b.firstPort, Last: b.lastPort}})
 }
 
@@ -57,7 +58,7 @@ func (b *brain) tryRestart() {
 		b.actions = append(b.actions, action{wrap: true})
 		return
 	}
-	if b.port == 0 {
+	if b.port == 0 || !b.areEmpty() {
 		return
 	}
 	b.phase, b.begun = running, b.now

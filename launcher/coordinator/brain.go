@@ -23,6 +23,7 @@ const (
 	running                 // committed: workers are started or run
 	stopping                // workers are being ended
 	wrapping                // all workers have ended; whoever reads output is let finish
+	clearing                // devices are looked at until they are empty
 	finishing               // hosts end
 	over
 )
@@ -66,6 +67,7 @@ type brain struct {
 	earlySaid bool               // that some ranks have ended and others run on
 	warnings  []string
 	left      []string
+	empty     *emptying // between an attempt's end and what follows; nil: not waited for
 
 	// unattended is set until the launcher that has submitted the run watches it: what it
 	// has not begun to look at could be over before it does.
@@ -214,6 +216,8 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.started(n.Started)
 	case n.Ended != nil && n.Ended.Attempt == b.attempt:
 		b.ended(n.Ended, at)
+	case n.Sight != nil:
+		b.seen(host, n.Sight)
 	case n.Warning != nil:
 		b.warning(h, n.Warning)
 	case n.Failing != nil:
@@ -295,6 +299,12 @@ func (b *brain) advance() {
 		}
 		b.phase = wrapping
 		b.actions = append(b.actions, action{wrap: true})
+	case clearing:
+		if b.areEmpty() {
+			b.phase = finishing
+			b.sendAll(orders.Order{Finish: &orders.Finish{}})
+			b.tryEnd()
+		}
 	case finishing:
 		b.tryEnd()
 	}
@@ -417,7 +427,7 @@ func (b *brain) meeting() plan.Meeting {
 func (b *brain) startAll() {
 	meeting := b.meeting()
 	for i, h := range b.plan.Hosts {
-		start := &orders.Start{Attempt: b.attempt, Command: b.plan.Command, Signal: b.stopSignal, Grace: b.grace}
+		start := &orders.Start{Attempt: b.attempt, Command: b.plan.Command, Signal: b.stopSignal, Grace: b.grace, Watch: len(h.Devices) > 0}
 		for rank := h.FirstRank; rank < h.FirstRank+h.Ranks; rank++ {
 			vars, err := b.plan.Env(rank, meeting)
 			if err != nil {

@@ -315,9 +315,9 @@ func (b *brain) flushed() {
 	if b.phase != wrapping {
 		return
 	}
-	b.phase = finishing
-	b.sendAll(orders.Order{Finish: &orders.Finish{}})
-	b.tryEnd()
+	b.phase = clearing
+	b.beginEmptying()
+	b.advance()
 }
 
 func (b *brain) tryEnd() {

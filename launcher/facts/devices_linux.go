@@ -14,7 +14,7 @@ func LookAtDevices(ctx context.Context, root Root, prober plugins.GPUProber, all
 	if err != nil {
 		return &Devices{PCIDevices: onBus, None: err.Error()}
 	}
-	d := &Devices{GPUs: found, Islands: plugins.Islands(found.Links), PCIDevices: onBus, Owners: owners(root, found.GPUs)}
+	d := &Devices{GPUs: found, Islands: plugins.Islands(found.Links), PCIDevices: onBus, Owners: Owners(root, found.GPUs)}
 	adapters, set := hcas(root), setOf(allowed)
 	for _, gpu := range found.GPUs {
 		d.Near = append(d.Near, near(root, gpu.PCI, set, adapters))

@@ -15,10 +15,10 @@ import (
 // kernel fixes (PROC_PID_INIT_INO).
 const firstPIDNamespace = "pid:[4026531836]"
 
-// owners looks up whose the processes are: by the owner of /proc/PID (proc_pid(5)) and
+// Owners looks up whose the processes are: by the owner of /proc/PID (proc_pid(5)) and
 // /etc/passwd, no directory service is asked. From another pid namespace the machine's
 // numbers may mean other processes; there the program's name has to fit as well.
-func owners(root Root, gpus []plugins.GPU) map[int]string {
+func Owners(root Root, gpus []plugins.GPU) map[int]string {
 	namespace, _ := os.Readlink(string(root) + "/proc/self/ns/pid")
 	names := userNames(root.read("/etc/passwd"))
 	found := map[int]string{}

@@ -15,6 +15,7 @@ type News struct {
 	Started  *Started           `json:"started,omitempty"`
 	Ended    *Ended             `json:"ended,omitempty"`
 	Warning  *Warning           `json:"warning,omitempty"`
+	Sight    *Sight             `json:"sight,omitempty"`
 	Failing  *Failing           `json:"failing,omitempty"`
 	Finished *Finished          `json:"finished,omitempty"`
 }
@@ -86,4 +87,45 @@ type Warning struct {
 // Finished answers Finish. Left names processes that could not be ended.
 type Finished struct {
 	Left []string `json:"left,omitempty"`
+}
+
+// Sight is what a host sees of its devices while workers run.
+type Sight struct {
+	Attempt int `json:"attempt"`
+	// Asked is the number of the Look that this answers; 0: it was told unasked.
+	Asked int    `json:"asked,omitempty"`
+	Held  []Held `json:"held,omitempty"`
+	// Used is the memory in use on each device, in bytes, by UUID.
+	Used map[string]uint64 `json:"used,omitempty"`
+	// Blind says why processes cannot be told from each other here; "" where they can.
+	Blind string `json:"blind,omitempty"`
+	// Error says why nothing was seen.
+	Error string `json:"error,omitempty"`
+}
+
+// Nobodys is the rank of a process that is of no rank of the run.
+const Nobodys = -1
+
+// Held is a device that a process holds memory of.
+type Held struct {
+	UUID    string  `json:"uuid"` // of the MIG instance, where it is one
+	PID     int     `json:"pid"`
+	Rank    int     `json:"rank"`            // Nobodys: somebody else's
+	Child   bool    `json:"child,omitempty"` // of the rank, but not its leader
+	Kind    string  `json:"kind"`            // as plugins.Process has it
+	Bytes   *uint64 `json:"bytes,omitempty"`
+	User    string  `json:"user,omitempty"`
+	Command string  `json:"command,omitempty"`
+}
+
+// Steady is the sight without what changes all the time: amounts of memory.
+func (s Sight) Steady() Sight {
+	s.Used = nil
+	held := make([]Held, len(s.Held))
+	for i, h := range s.Held {
+		h.Bytes = nil
+		held[i] = h
+	}
+	s.Held = held
+	return s
 }

@@ -12,6 +12,7 @@ type Order struct {
 	Stop     *Stop     `json:"stop,omitempty"`
 	Signal   *Signal   `json:"signal,omitempty"`
 	Follow   *Follow   `json:"follow,omitempty"`
+	Look     *Look     `json:"look,omitempty"`
 	Finish   *Finish   `json:"finish,omitempty"`
 }
 
@@ -43,6 +44,8 @@ type Start struct {
 	Ranks   []RankStart   `json:"ranks"`
 	Signal  string        `json:"signal"` // that ends workers, such as "SIGTERM"
 	Grace   time.Duration `json:"grace"`  // from it to SIGKILL
+	// Watch has the host tell who holds its devices, as long as the ranks run.
+	Watch bool `json:"watch,omitempty"`
 }
 
 // RankStart is one worker.
@@ -78,6 +81,12 @@ type Follow struct {
 	Subscription string        `json:"subscription"`
 	Attempt      int           `json:"attempt"`
 	Ranks        map[int]int64 `json:"ranks"` // from which byte of its file on, or FromTail
+}
+
+// Look has the host tell once who holds its devices. Answered by a Sight with the same
+// number.
+type Look struct {
+	Number int `json:"number"` // from 1
 }
 
 // Finish ends the agent, and with it the keeper. Answered by Finished.

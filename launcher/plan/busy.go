@@ -103,3 +103,33 @@ func orZero(n *uint64) uint64 {
 }
 
 func bytesWord(n uint64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }
+
+// Before is what a device was used for when the plan was made.
+type Before struct {
+	Device Device
+	Used   uint64       // bytes; 0 where that was not known
+	PIDs   map[int]bool // of processes that held memory of it
+}
+
+// Before tells of the devices of a host's ranks, each once.
+func (p *Plan) Before(host int) []Before {
+	var all []Before
+	seen := map[string]bool{}
+	for _, d := range p.Hosts[host].Devices {
+		if seen[d.UUID] {
+			continue
+		}
+		seen[d.UUID] = true
+		g := p.facts[host].Devices.GPUs.GPUs[d.gpu]
+		b := Before{Device: d, Used: orZero(g.Memory.Used), PIDs: map[int]bool{}}
+		if d.IsInstance() {
+			_, used, _ := instanceMemory(g, d)
+			b.Used = orZero(used)
+		}
+		for _, process := range onDevice(g, d) {
+			b.PIDs[process.PID] = true
+		}
+		all = append(all, b)
+	}
+	return all
+}

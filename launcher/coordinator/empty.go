@@ -1,0 +1,139 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// How long devices may take to be empty once their workers have ended: the driver frees
+// memory a moment after a process is gone.
+const (
+	emptyWait   = 10 * time.Second
+	emptyPace   = 300 * time.Millisecond // between two looks
+	emptySilent = 15 * time.Second       // after which a host that does not answer is not waited for
+	// leftOver is how much more memory than before may be in use on a device that is empty.
+	leftOver = 512 << 20 // bytes
+)
+
+// emptying is the wait for the devices of the plan to be empty after an attempt.
+type emptying struct {
+	began  rendezvous.Instant
+	number int // of the last look
+	hosts  map[int]*emptyHost
+}
+
+type emptyHost struct {
+	asked int                // number of the look that it has not answered; 0: none
+	next  rendezvous.Instant // when to look again
+	done  bool
+	still []string // what was in the way when it was last looked at
+}
+
+// beginEmptying asks every host that has devices of the plan.
+func (b *brain) beginEmptying() {
+	b.empty = &emptying{began: b.now, hosts: map[int]*emptyHost{}}
+	for i, h := range b.hosts {
+		if len(b.plan.Hosts[i].Devices) > 0 && h.linked && !h.gone && !h.finished {
+			b.empty.hosts[i] = &emptyHost{}
+			b.askIfEmpty(i)
+		}
+	}
+}
+
+func (b *brain) askIfEmpty(host int) {
+	b.empty.number++
+	b.empty.hosts[host].asked = b.empty.number
+	b.send(host, orders.Order{Look: &orders.Look{Number: b.empty.number}})
+}
+
+// emptySeen takes the answer to a look.
+func (b *brain) emptySeen(host int, s *orders.Sight) {
+	if b.empty == nil {
+		return
+	}
+	h := b.empty.hosts[host]
+	if h == nil || h.done || h.asked != s.Asked {
+		return
+	}
+	h.asked, h.next = 0, b.now.Add(emptyPace)
+	h.still = notEmpty(b.plan.Before(host), s)
+	h.done = len(h.still) == 0
+}
+
+// notEmpty says what is on devices that was not there before the run.
+func notEmpty(before []plan.Before, s *orders.Sight) []string {
+	if s.Error != "" {
+		return []string{"its devices cannot be looked at: " + s.Error}
+	}
+	var still []string
+	for _, d := range before {
+		var holders []string
+		for _, held := range s.Held {
+			if held.UUID == d.Device.UUID && held.Kind != "graphics" && !d.PIDs[held.PID] {
+				holders = append(holders, holderWords(held))
+			}
+		}
+		used, known := s.Used[d.Device.UUID]
+		switch {
+		case len(holders) > 0:
+			still = append(still, fmt.Sprintf("%s is held by %s", d.Device, strings.Join(holders, ", ")))
+		case known && used > d.Used+leftOver:
+			still = append(still, fmt.Sprintf("%s has %.1f GiB more in use than before the run, and no process shows that holds it", d.Device, float64(used-d.Used)/(1<<30)))
+		}
+	}
+	return still
+}
+
+func holderWords(h orders.Held) string {
+	words := fmt.Sprintf("pid %d", h.PID)
+	if h.User != "" {
+		words += " of " + h.User
+	}
+	if h.Command != "" {
+		words += " (" + h.Command + ")"
+	}
+	return words
+}
+
+// areEmpty reports whether the wait is over, and looks again where it is time. Time is up
+// for all at once; what is then still there is said.
+func (b *brain) areEmpty() bool {
+	if b.empty == nil {
+		return true
+	}
+	waited := b.now.Sub(b.empty.began)
+	all := true
+	for i, h := range b.empty.hosts {
+		gone := b.hosts[i].gone || b.hosts[i].finished
+		switch {
+		case h.done || gone:
+		case waited > emptySilent || waited > emptyWait && h.asked == 0:
+			all = b.giveUpEmptying(i, h) && all
+		case h.asked == 0 && b.now >= h.next:
+			b.askIfEmpty(i)
+			all = false
+		default:
+			all = false
+		}
+	}
+	if all {
+		b.empty = nil
+	}
+	return all
+}
+
+func (b *brain) giveUpEmptying(host int, h *emptyHost) bool {
+	h.done = true
+	if h.asked != 0 {
+		h.still = []string{"it has not said whether its devices are empty"}
+	}
+	slices.Sort(h.still)
+	b.warn(b.hosts[host].name, "%v after the workers' end: %s", b.now.Sub(b.empty.began).Round(time.Second), strings.Join(h.still, "; "))
+	return true
+}

@@ -1,0 +1,147 @@
+package coordinator
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// gpuUUID is that of GPU i of a drill's host.
+func gpuUUID(host, i int) string { return fmt.Sprintf("GPU-%d%d000000", host, i) }
+
+// newGPUDrill is a run of two hosts with two GPUs each, of which the first has 1 MiB in use.
+func newGPUDrill(t *testing.T) *drill {
+	t.Helper()
+	job, diags := config.Source{Filename: "job.hcl", Text: []byte(`job "j" {
+  command = ["true"]
+  hosts "ssh" {
+    names = ["a", "b"]
+  }
+}`)}.Evaluate()
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	var hosts []facts.Host
+	for i := range 2 {
+		d := &facts.Devices{GPUs: &plugins.GPUs{Source: "nvml", Links: [][]plugins.Link{{"X", "NV4"}, {"NV4", "X"}}}, Near: make([]facts.Near, 2), Islands: [][]int{{0, 1}}}
+		for g := range 2 {
+			d.GPUs.GPUs = append(d.GPUs.GPUs, plugins.GPU{Index: g, UUID: gpuUUID(i, g), PCI: fmt.Sprintf("0000:0%d:00.0", g+1), State: plugins.StateOK,
+				Memory: plugins.Memory{Total: new(uint64(80 << 30)), Used: new(uint64(1 << 20))}, Processes: []plugins.Process{{PID: 77, Kind: "graphics"}}})
+		}
+		hosts = append(hosts, facts.Host{ID: fmt.Sprint(i), Devices: d, NICs: []facts.NIC{
+			{Name: "eth0", Up: true, Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}},
+			{Name: "eth1", Up: true, Addresses: []string{fmt.Sprintf("10.1.0.%d", i+1)}},
+		}})
+	}
+	p, problems := plan.Make(job, hosts)
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	d := &drill{t: t, b: newBrain(settingsOf("j-1", job), p, func(i rendezvous.Instant) float64 { return float64(i) })}
+	d.b.now = rendezvous.Instant(time.Hour)
+	return d
+}
+
+// looks are the looks that a host was asked for and has not answered in this drill yet.
+func (d *drill) looks(host int) (numbers []int) {
+	for _, a := range d.all {
+		if a.send != nil && a.send.host == host && a.send.order.Look != nil {
+			numbers = append(numbers, a.send.order.Look.Number)
+		}
+	}
+	return numbers
+}
+
+func (d *drill) answer(host int, s orders.Sight) {
+	d.t.Helper()
+	asked := d.looks(host)
+	if len(asked) == 0 {
+		d.t.Fatalf("host %d was not asked", host)
+	}
+	s.Asked = asked[len(asked)-1]
+	d.news(host, orders.News{Sight: &s})
+}
+
+func (d *drill) finishes() (n int) {
+	for _, a := range d.all {
+		if a.send != nil && a.send.order.Finish != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// ended brings a drill of four ranks to the end of its workers.
+func (d *drill) workersEnded() {
+	for host := range 2 {
+		d.join(host)
+		d.ready(host)
+	}
+	d.news(0, orders.News{PortHeld: &orders.PortHeld{Port: 20000}})
+	for rank := range 4 {
+		d.news(rank/2, orders.News{Ended: &orders.Ended{Rank: rank}})
+	}
+	d.b.flushed()
+	d.take()
+}
+
+
+func TestARunEndsWhenItsDevicesAreEmpty(t *testing.T) {
+	d := newGPUDrill(t)
+	d.workersEnded()
+	d.answer(0, orders.Sight{Used: map[string]uint64{gpuUUID(0, 0): 1 << 20, gpuUUID(0, 1): 2 << 20}, Held: []orders.Held{{UUID: gpuUUID(0, 0), PID: 77, Kind: "graphics"}}})
+	d.answer(1, orders.Sight{Used: map[string]uint64{gpuUUID(1, 0): 5 << 30}})
+	if d.finishes() != 0 {
+		t.Fatal("hosts end before their devices are empty")
+	}
+	d.tick(time.Second, 0, 1)
+	if n := len(d.looks(1)); n != 2 {
+		t.Fatalf("host 1 was asked %d times", n)
+	}
+	d.answer(1, orders.Sight{Used: map[string]uint64{gpuUUID(1, 0): 1 << 20}})
+	if d.finishes() != 2 || len(d.b.warnings) != 0 {
+		t.Errorf("%d hosts were ended, warnings %v", d.finishes(), d.b.warnings)
+	}
+}
+
+func TestWhoStillHoldsADeviceIsNamedAndTheRunEnds(t *testing.T) {
+	d := newGPUDrill(t)
+	d.workersEnded()
+	d.answer(0, orders.Sight{})
+	for range 12 {
+		if asked := d.looks(1); d.b.empty != nil && d.b.empty.hosts[1].asked == asked[len(asked)-1] {
+			d.answer(1, orders.Sight{Held: []orders.Held{{UUID: gpuUUID(1, 1), PID: 4711, Kind: "compute", User: "ann", Command: "python"}},
+				Used: map[string]uint64{gpuUUID(1, 0): 3 << 30}})
+		}
+		d.tick(time.Second, 0, 1)
+	}
+	warnings := strings.Join(d.b.warnings, "\n")
+	for _, part := range []string{"b: ", "GPU 1 is held by pid 4711 of ann (python)", "GPU 0 has 3.0 GiB more in use than before the run"} {
+		if !strings.Contains(warnings, part) {
+			t.Errorf("%q is not in %s", part, warnings)
+		}
+	}
+	if d.finishes() != 2 {
+		t.Error("the run does not end")
+	}
+}
+
+func TestAHostThatDoesNotSayWhetherItsDevicesAreEmptyIsNotWaitedForForEver(t *testing.T) {
+	d := newGPUDrill(t)
+	d.workersEnded()
+	d.answer(0, orders.Sight{Error: "the driver hangs"})
+	for range 16 {
+		d.tick(time.Second, 0, 1)
+	}
+	if d.finishes() != 2 || len(d.b.warnings) != 2 {
+		t.Errorf("%d hosts were ended, warnings %v", d.finishes(), d.b.warnings)
+	}
+}
