@@ -39,7 +39,7 @@ test: deps build
 	@MUSTER_BINARY=$(CURDIR)/bin/muster go run ./cmd/gotest -count=1 -p 1 -timeout 15m ./...
 
 ## make race     the tests that stay within one process, by the race detector
-SEPARATE := /(cmd|boundaries|bench|endtoend|faulttest|testbed|torchtest|examples)(/|$$)
+SEPARATE := /(cmd|boundaries|bench|endtoend|faulttest|gpucheck|testbed|torchtest|examples)(/|$$)
 race:
 	@go build -o bin/tools/ ./cmd/gotest
 	@CGO_ENABLED=1 bin/tools/gotest -race -count=1 -timeout 10m $$(go list ./... | grep -vE '$(SEPARATE)')
