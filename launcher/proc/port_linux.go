@@ -26,9 +26,16 @@ func Listener(port int) string {
 	return "a process of another user"
 }
 
-// listeners returns the inodes of the sockets that listen on a port (proc_net(5): the
-// state 0A is TCP_LISTEN).
+// listeners returns the sockets that listen on a port, as /proc/PID/fd names them.
 func listeners(port int) map[string]bool {
+	if sockets, err := diagListeners(port); err == nil {
+		return sockets
+	}
+	return tableListeners(port) // a kernel without inet_diag
+}
+
+// tableListeners reads proc_net(5); the state 0A is TCP_LISTEN.
+func tableListeners(port int) map[string]bool {
 	sockets := map[string]bool{}
 	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
 		f, err := os.Open(table)

@@ -4,6 +4,7 @@ package proc
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -166,5 +167,37 @@ func TestAListenerIsNamed(t *testing.T) {
 	l.Close()
 	if name := Listener(port); name != "" {
 		t.Errorf("nobody listens on %d, but %s", port, name)
+	}
+}
+
+func TestBothWaysOfAskingForListenersAgree(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0", ":0"} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Logf("%s: %v", address, err) // no IPv6 here
+			continue
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		asked, err := diagListeners(port)
+		if read := tableListeners(port); err != nil || len(asked) != 1 || !maps.Equal(asked, read) {
+			t.Errorf("%s: the kernel tells %v (%v), its tables %v", address, asked, err, read)
+		}
+		l.Close()
+		if asked, err := diagListeners(port); err != nil || len(asked) != 0 {
+			t.Errorf("%s: after the end the kernel tells %v (%v)", address, asked, err)
+		}
+	}
+}
+
+func FuzzDiag(f *testing.F) {
+	f.Add(diagRequest(unix.AF_INET, 80))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		_, _ = parseDiag(data, 80, map[string]bool{})
+	})
+}
+
+func BenchmarkListening(b *testing.B) {
+	for b.Loop() {
+		Listening(1)
 	}
 }
