@@ -15,6 +15,7 @@ import (
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/proc"
+	"github.com/muster-dev/muster/launcher/software"
 	"github.com/muster-dev/muster/launcher/version"
 	"github.com/muster-dev/muster/plugins/external"
 	"github.com/muster-dev/muster/plugins/nvidiasmi"
@@ -133,7 +134,7 @@ func factsMain(prefix, args []string) error {
 		if err != nil {
 			workdir = host.Home
 		}
-		found := facts.FindSoftware("", look.program, env, workdir)
+		found := software.Find("", look.program, env, workdir)
 		hello.Facts.Software = &found
 	}
 	if *environ {

@@ -11,10 +11,10 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/claim"
-	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/rundir"
+	"github.com/muster-dev/muster/launcher/software"
 )
 
 // prepared is a host that is ready to start workers.
@@ -46,7 +46,7 @@ func (a *agent) prepare(order *orders.Prepare) prepared {
 		p.news.Error = fmt.Sprintf("command: %v", err)
 		return p
 	}
-	p.news.Software = facts.FindSoftware("", cmp.Or(order.Python, order.Program), p.base, p.workdir)
+	p.news.Software = software.Find("", cmp.Or(order.Python, order.Program), p.base, p.workdir)
 	return p
 }
 

@@ -77,9 +77,9 @@ var rules = []rule{
 		why: "the coordinator decides on the head host: hosts come to it, it reaches none and prints nothing",
 	},
 	{
-		from: []string{"launcher/claim"},
+		from: []string{"launcher/claim", "launcher/hostfs"},
 		not:  []string{"launcher", "launcher/...", "rendezvous/...", "plugins/..."},
-		why:  "a claim is a name in the kernel, whoever makes it",
+		why:  "a claim is a name in the kernel, and a file a file, whoever is interested",
 	},
 	{
 		from: []string{"launcher/event", "launcher/report"},

@@ -11,18 +11,18 @@ import (
 // in the groups above the limits; the tightest counts. Hosts may have controllers in
 // both versions.
 func cgroup(root Root) Cgroup {
-	groups := parseGroups(root.read("/proc/self/cgroup"))
+	groups := parseGroups(root.Read("/proc/self/cgroup"))
 	var c Cgroup
 	c.Version = groups.version()
 	for _, dir := range groups.dirs("memory") {
-		c.Memory = tightest(c.Memory, bytesLimit(cmp.Or(root.read(dir+"/memory.max"), root.read(dir+"/memory.limit_in_bytes"))))
+		c.Memory = tightest(c.Memory, bytesLimit(cmp.Or(root.Read(dir+"/memory.max"), root.Read(dir+"/memory.limit_in_bytes"))))
 	}
 	for _, dir := range groups.dirs("cpu") {
-		c.CPUs = tightest(c.CPUs, cpuLimit(cmp.Or(root.read(dir+"/cpu.max"),
-			root.read(dir+"/cpu.cfs_quota_us")+" "+root.read(dir+"/cpu.cfs_period_us"))))
+		c.CPUs = tightest(c.CPUs, cpuLimit(cmp.Or(root.Read(dir+"/cpu.max"),
+			root.Read(dir+"/cpu.cfs_quota_us")+" "+root.Read(dir+"/cpu.cfs_period_us"))))
 	}
 	for _, dir := range groups.dirs("pids") {
-		c.PIDs = tightest(c.PIDs, bytesLimit(root.read(dir+"/pids.max")))
+		c.PIDs = tightest(c.PIDs, bytesLimit(root.Read(dir+"/pids.max")))
 	}
 	return c
 }

@@ -12,10 +12,10 @@ func container(root Root) string {
 		name string
 		is   bool
 	}{
-		{"kubernetes", os.Getenv("KUBERNETES_SERVICE_HOST") != "" || root.exists("/var/run/secrets/kubernetes.io")},
-		{"apptainer", os.Getenv("APPTAINER_CONTAINER") != "" || os.Getenv("SINGULARITY_CONTAINER") != "" || root.exists("/.singularity.d")},
-		{"docker", root.exists("/.dockerenv")},
-		{"podman", root.exists("/run/.containerenv")},
+		{"kubernetes", os.Getenv("KUBERNETES_SERVICE_HOST") != "" || root.Exists("/var/run/secrets/kubernetes.io")},
+		{"apptainer", os.Getenv("APPTAINER_CONTAINER") != "" || os.Getenv("SINGULARITY_CONTAINER") != "" || root.Exists("/.singularity.d")},
+		{"docker", root.Exists("/.dockerenv")},
+		{"podman", root.Exists("/run/.containerenv")},
 	} {
 		if c.is {
 			return c.name
@@ -24,22 +24,22 @@ func container(root Root) string {
 	if name := initContainer(root); name != "" {
 		return name
 	}
-	if name := mountedFrom(root.read("/proc/self/mountinfo")); name != "" {
+	if name := mountedFrom(root.Read("/proc/self/mountinfo")); name != "" {
 		return name
 	}
-	return grouped(root.read("/proc/self/cgroup") + "\n" + root.read("/proc/1/cgroup"))
+	return grouped(root.Read("/proc/self/cgroup") + "\n" + root.Read("/proc/1/cgroup"))
 }
 
 // initContainer is what the container's maker told its init in the variable container
 // (systemd.io/CONTAINER_INTERFACE), from the environment of init, which only its owner may
 // read, or from the file in which systemd keeps it for the others.
 func initContainer(root Root) string {
-	for variable := range strings.SplitSeq(root.read("/proc/1/environ"), "\x00") {
+	for variable := range strings.SplitSeq(root.Read("/proc/1/environ"), "\x00") {
 		if name, is := strings.CutPrefix(variable, "container="); is && name != "" {
 			return name
 		}
 	}
-	return root.read("/run/systemd/container")
+	return root.Read("/run/systemd/container")
 }
 
 // mountedFrom tells enroot, which leaves no mark, by the folder that the root is: field 4

@@ -23,7 +23,7 @@ func cpus(root Root) CPUs {
 		}
 	}
 	cores := coresOf(allowed, func(cpu int) string {
-		return root.read(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu))
+		return root.Read(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu))
 	})
 	return CPUs{Allowed: allowed, Physical: len(cores), Cores: cores}
 }
@@ -56,13 +56,13 @@ func nodes(root Root, allowed []int) []Node {
 	const dir = "/sys/devices/system/node/"
 	var found []Node
 	set := setOf(allowed)
-	for _, name := range root.names(dir) {
+	for _, name := range root.Names(dir) {
 		id, err := strconv.Atoi(strings.TrimPrefix(name, "node"))
 		if err != nil || !strings.HasPrefix(name, "node") {
 			continue
 		}
-		all := cpuList(root.read(dir + name + "/cpulist"))
-		memory := meminfo(root.read(dir + name + "/meminfo"))
+		all := cpuList(root.Read(dir + name + "/cpulist"))
+		memory := meminfo(root.Read(dir + name + "/meminfo"))
 		if len(all) == 0 && memory["MemTotal"] == 0 {
 			continue
 		}

@@ -26,11 +26,11 @@ func LookAtDevices(ctx context.Context, root Root, prober plugins.GPUProber, all
 // looks for the network that is nearest.
 func near(root Root, pci string, allowed map[int]bool, adapters []HCA) Near {
 	dir := "/sys/bus/pci/devices/" + pci
-	if pci == "" || !root.exists(dir) {
+	if pci == "" || !root.Exists(dir) {
 		return Near{}
 	}
 	n := Near{NUMA: numaNode(root, dir)}
-	if list := within(allowed, cpuList(root.read(dir+"/local_cpulist"))); len(list) > 0 {
+	if list := within(allowed, cpuList(root.Read(dir+"/local_cpulist"))); len(list) > 0 {
 		n.CPUs = list
 	}
 	n.HCAs, n.HCALink = nearest(root, slotOf(root, pci), adapters)

@@ -5,8 +5,12 @@ import (
 	"os/user"
 	"runtime"
 
+	"github.com/muster-dev/muster/launcher/hostfs"
 	"golang.org/x/sys/unix"
 )
+
+// Root is where the host's files are looked for; tests give another.
+type Root = hostfs.Root
 
 // Gather collects the facts of this host. It takes a few milliseconds and waits
 // for nothing outside the machine.
@@ -16,7 +20,7 @@ func Gather(root Root) Host {
 	name := username()
 	h := Host{
 		ID:             Identity(root),
-		MachineID:      root.read("/etc/machine-id"),
+		MachineID:      root.Read("/etc/machine-id"),
 		Hostname:       hostname,
 		OS:             runtime.GOOS,
 		Arch:           runtime.GOARCH,
@@ -24,7 +28,7 @@ func Gather(root Root) Host {
 		User:           name,
 		Home:           home,
 		CPUs:           cpus(root),
-		Memory:         meminfo(root.read("/proc/meminfo"))["MemTotal"],
+		Memory:         meminfo(root.Read("/proc/meminfo"))["MemTotal"],
 		NICs:           nics(root),
 		HCAs:           hcas(root),
 		Limits:         limits(),
@@ -33,10 +37,10 @@ func Gather(root Root) Host {
 		Container:      container(root),
 		Cgroup:         cgroup(root),
 		Environ:        environ(os.LookupEnv),
-		HostnameAddrs:  addressesOf(hostname, root.read("/etc/hosts")),
+		HostnameAddrs:  addressesOf(hostname, root.Read("/etc/hosts")),
 		ReachedAt:      reachedAt(os.Getenv("SSH_CONNECTION")),
 		Logind:         logind(root, name, os.Getuid()),
-		EphemeralPorts: ephemeralPorts(root.read("/proc/sys/net/ipv4/ip_local_port_range")),
+		EphemeralPorts: ephemeralPorts(root.Read("/proc/sys/net/ipv4/ip_local_port_range")),
 	}
 	h.Nodes = nodes(root, h.CPUs.Allowed)
 	return h

@@ -13,6 +13,6 @@ import (
 func Identity(root Root) string {
 	network, _ := os.Readlink(string(root) + "/proc/self/ns/net")
 	pids, _ := os.Readlink(string(root) + "/proc/self/ns/pid")
-	sum := sha256.Sum256([]byte(root.read("/proc/sys/kernel/random/boot_id") + " " + network + " " + pids))
+	sum := sha256.Sum256([]byte(root.Read("/proc/sys/kernel/random/boot_id") + " " + network + " " + pids))
 	return hex.EncodeToString(sum[:8])
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/muster-dev/muster/launcher/hostfs"
 )
 
 // hcas reads /sys/class/infiniband, which has RoCE devices too
@@ -12,12 +14,12 @@ import (
 func hcas(root Root) []HCA {
 	const class = "/sys/class/infiniband/"
 	var found []HCA
-	devices := root.names(class)
-	slices.SortFunc(devices, natural)
+	devices := root.Names(class)
+	slices.SortFunc(devices, hostfs.Natural)
 	for _, name := range devices {
 		pci := pciOf(root, class+name)
-		ports := root.names(class + name + "/ports")
-		slices.SortFunc(ports, natural)
+		ports := root.Names(class + name + "/ports")
+		slices.SortFunc(ports, hostfs.Natural)
 		for _, p := range ports {
 			port, err := strconv.Atoi(p)
 			if err != nil {
@@ -35,10 +37,10 @@ func portOf(root Root, device string, port int) HCA {
 	dir := fmt.Sprintf("%s/ports/%d", device, port)
 	return HCA{
 		Port:      port,
-		State:     stateWord(root.read(dir + "/state")),
-		PhysState: stateWord(root.read(dir + "/phys_state")),
-		LinkLayer: root.read(dir + "/link_layer"),
-		SpeedGbps: gbps(root.read(dir + "/rate")),
+		State:     stateWord(root.Read(dir + "/state")),
+		PhysState: stateWord(root.Read(dir + "/phys_state")),
+		LinkLayer: root.Read(dir + "/link_layer"),
+		SpeedGbps: gbps(root.Read(dir + "/rate")),
 		Interface: interfaceOf(root, device, port),
 	}
 }
@@ -63,16 +65,16 @@ func gbps(text string) int {
 // the port. IPoIB does not; there the device's interfaces know their port (dev_port,
 // from 0).
 func interfaceOf(root Root, device string, port int) string {
-	if name := root.read(fmt.Sprintf("%s/ports/%d/gid_attrs/ndevs/0", device, port)); name != "" {
+	if name := root.Read(fmt.Sprintf("%s/ports/%d/gid_attrs/ndevs/0", device, port)); name != "" {
 		return name
 	}
-	names := root.names(device + "/device/net")
+	names := root.Names(device + "/device/net")
 	if len(names) == 1 {
 		return names[0]
 	}
-	slices.SortFunc(names, natural)
+	slices.SortFunc(names, hostfs.Natural)
 	for _, name := range names {
-		if root.read(device+"/device/net/"+name+"/dev_port") == strconv.Itoa(port-1) {
+		if root.Read(device+"/device/net/"+name+"/dev_port") == strconv.Itoa(port-1) {
 			return name
 		}
 	}

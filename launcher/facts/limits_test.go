@@ -5,6 +5,8 @@ package facts
 import (
 	"reflect"
 	"testing"
+
+	"github.com/muster-dev/muster/launcher/hostfs/hostfstest"
 )
 
 const gib = 1 << 30
@@ -46,7 +48,7 @@ func TestTheTightestCgroupLimitCounts(t *testing.T) {
 		}, Cgroup{Version: 1}},
 		{"nothing known", nil, Cgroup{}},
 	} {
-		if got := cgroup(tree(t, test.files)); !reflect.DeepEqual(got, test.want) {
+		if got := cgroup(hostfstest.Tree(t, test.files)); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %+v", test.name, got)
 		}
 	}
@@ -71,7 +73,7 @@ func TestAContainerIsKnownByWhatItsMakerLeft(t *testing.T) {
 		{"proc/self/cgroup", "0::/system.slice/docker.service\n", ""},
 		{"proc/self/mountinfo", root, ""},
 	} {
-		if got := container(tree(t, map[string]string{test.path: test.text})); got != test.want {
+		if got := container(hostfstest.Tree(t, map[string]string{test.path: test.text})); got != test.want {
 			t.Errorf("%s %q: %q", test.path, test.text, got)
 		}
 	}
@@ -79,7 +81,7 @@ func TestAContainerIsKnownByWhatItsMakerLeft(t *testing.T) {
 
 func TestNodesTellTheirMemoryAndAllowedCPUs(t *testing.T) {
 	const dir = "sys/devices/system/node/"
-	root := tree(t, map[string]string{
+	root := hostfstest.Tree(t, map[string]string{
 		dir + "online":        "0-2\n",
 		dir + "node1/cpulist": "4-7\n",
 		dir + "node1/meminfo": "Node 1 MemTotal:       1048576 kB\nNode 1 MemFree:         524288 kB\n",
@@ -93,7 +95,7 @@ func TestNodesTellTheirMemoryAndAllowedCPUs(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
-	if got := nodes(tree(t, nil), []int{0}); got != nil {
+	if got := nodes(hostfstest.Tree(t, nil), []int{0}); got != nil {
 		t.Errorf("a kernel without NUMA: %+v", got)
 	}
 }

@@ -16,7 +16,7 @@ func nics(root Root) []NIC {
 	var found []NIC
 	for _, i := range interfaces {
 		class := "/sys/class/net/" + i.Name
-		speed, _ := strconv.Atoi(root.read(class + "/speed"))
+		speed, _ := strconv.Atoi(root.Read(class + "/speed"))
 		pci := pciOf(root, class)
 		found = append(found, NIC{
 			Name:      i.Name,
@@ -25,7 +25,7 @@ func nics(root Root) []NIC {
 			Virtual:   virtual(root, i.Name),
 			MTU:       i.MTU,
 			SpeedMbps: max(speed, 0), // -1 where the driver does not know
-			State:     root.read(class + "/operstate"),
+			State:     root.Read(class + "/operstate"),
 			PCI:       pci,
 			NUMA:      slotNode(root, pci),
 			Addresses: addresses(i),

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/muster-dev/muster/launcher/hostfs"
+	"github.com/muster-dev/muster/launcher/hostfs/hostfstest"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -16,7 +18,7 @@ const nvidiaVendor = "0x10de"
 // switches, one right at a root port, one at the other socket.
 func dgx(t *testing.T) Root {
 	const sw = "pci0000:0c/0000:0c:01.0/0000:0d:00.0/"
-	return tree(t, merge(
+	return hostfstest.Tree(t, hostfstest.Merge(
 		map[string]string{"sys/bus/pci/devices/.keep": ""},
 		pciDevice(sw+"0000:0e:00.0/0000:0f:00.0", "0", "0-3", nvidiaVendor, "0x030200"),
 		pciDevice(sw+"0000:0e:02.0/0000:11:00.0/0000:12:00.0/0000:13:00.0", "0", "0-3", nvidiaVendor, "0x030200"),
@@ -99,7 +101,7 @@ func TestWaysBetweenSlots(t *testing.T) {
 
 // A virtio interface's device is a child of the PCI device.
 func TestASlotIsFoundBehindVirtio(t *testing.T) {
-	root := tree(t, merge(pciDevice("pci0000:00/0000:00:05.0", "1", "", "0x1af4", "0x020000"), map[string]string{
+	root := hostfstest.Tree(t, hostfstest.Merge(pciDevice("pci0000:00/0000:00:05.0", "1", "", "0x1af4", "0x020000"), map[string]string{
 		"sys/class/net/eth0": "-> ../../devices/pci0000:00/0000:00:05.0/virtio2/net/eth0",
 		"sys/devices/pci0000:00/0000:00:05.0/virtio2/net/eth0/device": "-> ../../../virtio2",
 	}))
@@ -114,7 +116,7 @@ func TestASlotIsFoundBehindVirtio(t *testing.T) {
 
 func TestNaturalOrder(t *testing.T) {
 	names := []string{"mlx5_10", "mlx5_2", "bnxt_re0", "mlx5_", "mlx4_0", "rdmap16s27", "rdmap9s27"}
-	slices.SortFunc(names, natural)
+	slices.SortFunc(names, hostfs.Natural)
 	want := []string{"bnxt_re0", "mlx4_0", "mlx5_", "mlx5_2", "mlx5_10", "rdmap9s27", "rdmap16s27"}
 	if !slices.Equal(names, want) {
 		t.Errorf("%v", names)

@@ -25,14 +25,14 @@ func CountNVIDIA(root Root) int {
 func nvidiaDrivers(root Root) []string {
 	const bus = "/sys/bus/pci/devices/"
 	var drivers []string
-	for _, pci := range root.names(bus) {
-		if root.read(bus+pci+"/vendor") != "0x10de" {
+	for _, pci := range root.Names(bus) {
+		if root.Read(bus+pci+"/vendor") != "0x10de" {
 			continue
 		}
-		class := root.read(bus + pci + "/class")
+		class := root.Read(bus + pci + "/class")
 		isGPU := strings.HasPrefix(class, "0x0300") || strings.HasPrefix(class, "0x0302")
-		if isGPU && !root.exists(bus+pci+"/physfn") {
-			drivers = append(drivers, root.baseName(bus+pci+"/driver"))
+		if isGPU && !root.Exists(bus+pci+"/physfn") {
+			drivers = append(drivers, root.BaseName(bus+pci+"/driver"))
 		}
 	}
 	return drivers
@@ -70,17 +70,17 @@ func HasNVIDIA(root Root) (sign string, hardware bool) {
 		return onTheBus(drivers), CountNVIDIA(root) > 0
 	}
 	for _, t := range traces {
-		if root.exists(t.path) {
+		if root.Exists(t.path) {
 			return t.sign, true
 		}
 	}
 	for _, dir := range libraryFolders {
-		if file := path.Join(dir, "libnvidia-ml.so.1"); root.exists(file) {
+		if file := path.Join(dir, "libnvidia-ml.so.1"); root.Exists(file) {
 			return "the driver's library is there (" + file + ")", false
 		}
 	}
 	for _, dir := range append(strings.Split(os.Getenv("PATH"), ":"), programFolders...) {
-		if file := path.Join(dir, "nvidia-smi"); path.IsAbs(file) && root.isProgram(file) {
+		if file := path.Join(dir, "nvidia-smi"); path.IsAbs(file) && root.IsProgram(file) {
 			return "nvidia-smi is installed (" + file + ")", false
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-dev/muster/launcher/hostfs/hostfstest"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -33,17 +34,17 @@ func TestAGPUWhoseDriverIsSilentIsNotNoGPU(t *testing.T) {
 	}{
 		{"nothing", pciDevice("pci0000:00/0000:00:02.0", "0", "", "0x8086", "0x030000"), "", 0},
 		{"its sound only", pciDevice("pci0000:00/0000:00:02.1", "0", "", nvidiaVendor, "0x040300"), "", 0},
-		{"two", merge(gpuOnBus("0000:00:05.0", "nvidia"), gpuOnBus("0000:00:06.0", "nvidia")), "2 NVIDIA devices on the PCI bus", 2},
+		{"two", hostfstest.Merge(gpuOnBus("0000:00:05.0", "nvidia"), gpuOnBus("0000:00:06.0", "nvidia")), "2 NVIDIA devices on the PCI bus", 2},
 		{"without a driver", gpuOnBus("0000:00:05.0", ""), "1 NVIDIA device on the PCI bus (no driver has it)", 1},
-		{"nouveau", merge(gpuOnBus("0000:00:05.0", "nouveau"), gpuOnBus("0000:00:06.0", "nouveau")), "2 NVIDIA devices on the PCI bus (nouveau has them)", 2},
-		{"one for a virtual machine", merge(gpuOnBus("0000:00:05.0", "vfio-pci"), gpuOnBus("0000:00:06.0", "nvidia")),
+		{"nouveau", hostfstest.Merge(gpuOnBus("0000:00:05.0", "nouveau"), gpuOnBus("0000:00:06.0", "nouveau")), "2 NVIDIA devices on the PCI bus (nouveau has them)", 2},
+		{"one for a virtual machine", hostfstest.Merge(gpuOnBus("0000:00:05.0", "vfio-pci"), gpuOnBus("0000:00:06.0", "nvidia")),
 			"2 NVIDIA devices on the PCI bus (vfio-pci has 1)", 1},
 		{"a container without sysfs", map[string]string{"dev/nvidiactl": ""}, "NVIDIA's device file /dev/nvidiactl is there", 0},
 		{"WSL", map[string]string{"dev/dxg": ""}, "Windows lends its GPU (/dev/dxg)", 0},
 		{"the library", map[string]string{"usr/lib64/libnvidia-ml.so.1": ""}, "the driver's library is there (/usr/lib64/libnvidia-ml.so.1)", 0},
 		{"nvidia-smi in PATH", map[string]string{"opt/tools/nvidia-smi": ""}, "nvidia-smi is installed (/opt/tools/nvidia-smi)", 0},
 	} {
-		root := tree(t, test.files)
+		root := hostfstest.Tree(t, test.files)
 		sign, hardware := HasNVIDIA(root)
 		if sign != test.sign || hardware != (test.count > 0 || strings.Contains(sign, "/dev/")) || CountNVIDIA(root) != test.count {
 			t.Errorf("%s: %q, hardware: %v, %d on the bus", test.name, sign, hardware, CountNVIDIA(root))
@@ -55,12 +56,12 @@ func TestOwnersAreThoseOfTheProcessesThatTheDriverMeans(t *testing.T) {
 	self := strconv.Itoa(os.Getuid())
 	gpus := []plugins.GPU{{Processes: []plugins.Process{{PID: 10, Name: "/usr/bin/python3"}, {PID: 11, Name: "python"}, {PID: 12, Name: "gone"}}}}
 	files := map[string]string{"proc/10/cmdline": "/opt/bin/python3\x00train.py\x00", "proc/11/cmdline": "bash\x00", "proc/self/ns/pid": "-> " + firstPIDNamespace}
-	if got := Owners(tree(t, files), gpus); !reflect.DeepEqual(got, map[int]string{10: self, 11: self}) {
+	if got := Owners(hostfstest.Tree(t, files), gpus); !reflect.DeepEqual(got, map[int]string{10: self, 11: self}) {
 		t.Errorf("users that only a directory knows: %v", got)
 	}
 	files["etc/passwd"] = "root:x:x\nann:x:" + self + ":100::/home/ann:/bin/sh\n"
 	files["proc/self/ns/pid"] = "-> pid:[4026532000]"
-	if got := Owners(tree(t, files), gpus); !reflect.DeepEqual(got, map[int]string{10: "ann"}) {
+	if got := Owners(hostfstest.Tree(t, files), gpus); !reflect.DeepEqual(got, map[int]string{10: "ann"}) {
 		t.Errorf("from a namespace where pid 11 is another process: %v", got)
 	}
 }

@@ -20,7 +20,7 @@ const firstPIDNamespace = "pid:[4026531836]"
 // numbers may mean other processes; there the program's name has to fit as well.
 func Owners(root Root, gpus []plugins.GPU) map[int]string {
 	namespace, _ := os.Readlink(string(root) + "/proc/self/ns/pid")
-	names := userNames(root.read("/etc/passwd"))
+	names := userNames(root.Read("/etc/passwd"))
 	found := map[int]string{}
 	for _, gpu := range gpus {
 		for _, p := range gpu.Processes {
@@ -42,7 +42,7 @@ func Owners(root Root, gpus []plugins.GPU) map[int]string {
 // runs reports whether the process of this number here is the program that the driver
 // names: its path, or with newer drivers its command line.
 func runs(root Root, p plugins.Process) bool {
-	program, _, _ := strings.Cut(root.read(fmt.Sprintf("/proc/%d/cmdline", p.PID)), "\x00")
+	program, _, _ := strings.Cut(root.Read(fmt.Sprintf("/proc/%d/cmdline", p.PID)), "\x00")
 	named, _, _ := strings.Cut(p.Name, " ")
 	return program != "" && path.Base(program) == path.Base(named)
 }

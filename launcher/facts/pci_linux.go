@@ -1,8 +1,6 @@
 package facts
 
 import (
-	"cmp"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +21,7 @@ type slot struct {
 func slotOf(root Root, pci string) slot {
 	link := "/sys/bus/pci/devices/" + pci
 	s := slot{numa: numaNode(root, link)}
-	for _, name := range strings.Split(root.resolve(link), "/") {
+	for _, name := range strings.Split(root.Resolve(link), "/") {
 		switch {
 		case isComplex(name):
 			s.complex, s.bridges = name, nil // the last: VMs put one below another bus
@@ -47,7 +45,7 @@ func isPCI(name string) bool {
 
 // numaNode reads numa_node of a device, which is -1 where nobody tells.
 func numaNode(root Root, device string) *int {
-	node, err := strconv.Atoi(root.read(device + "/numa_node"))
+	node, err := strconv.Atoi(root.Read(device + "/numa_node"))
 	if err != nil || node < 0 {
 		return nil
 	}
@@ -57,10 +55,10 @@ func numaNode(root Root, device string) *int {
 // pciOf finds the PCI device that a class device (of net, infiniband) stands on: the last
 // address in what its link "device" leads to, which for virtio is a child of that.
 func pciOf(root Root, class string) string {
-	if !root.exists(class + "/device") {
+	if !root.Exists(class + "/device") {
 		return ""
 	}
-	names := strings.Split(root.resolve(class+"/device"), "/")
+	names := strings.Split(root.Resolve(class+"/device"), "/")
 	for _, name := range slices.Backward(names) {
 		if isPCI(name) {
 			return name
@@ -121,36 +119,4 @@ func nearest(root Root, gpu slot, devices []HCA) (names []string, link plugins.L
 		return nil, ""
 	}
 	return names, distances[best]
-}
-
-// natural orders names as people do: mlx5_2 before mlx5_10.
-func natural(a, b string) int {
-	for a != "" && b != "" {
-		x, y := leadingDigits(a), leadingDigits(b)
-		if x == "" || y == "" {
-			if a[0] != b[0] {
-				return cmp.Compare(a[0], b[0])
-			}
-			a, b = a[1:], b[1:]
-			continue
-		}
-		m, n := strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
-		if c := cmp.Or(cmp.Compare(len(m), len(n)), cmp.Compare(m, n)); c != 0 {
-			return c
-		}
-		a, b = a[len(x):], b[len(y):]
-	}
-	return cmp.Compare(len(a), len(b))
-}
-
-func leadingDigits(s string) string {
-	return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))]
-}
-
-// baseName is the last name of what a link of sysfs leads to, such as a driver's.
-func (r Root) baseName(link string) string {
-	if !r.exists(link) {
-		return ""
-	}
-	return path.Base(r.resolve(link))
 }

@@ -3,46 +3,11 @@
 package facts
 
 import (
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
+
+	"github.com/muster-dev/muster/launcher/hostfs/hostfstest"
 )
-
-// tree makes a host's files in a folder of their own: a path and a text each; a text that
-// begins with "-> " is a symbolic link to what follows.
-func tree(t testing.TB, files map[string]string) Root {
-	t.Helper()
-	root := t.TempDir()
-	for path, text := range files {
-		path = filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		target, isLink := strings.CutPrefix(text, "-> ")
-		var err error
-		if isLink {
-			err = os.Symlink(target, path)
-		} else {
-			err = os.WriteFile(path, []byte(text), 0o755)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return Root(root)
-}
-
-// merge puts trees together.
-func merge(trees ...map[string]string) map[string]string {
-	all := map[string]string{}
-	for _, files := range trees {
-		for path, text := range files {
-			all[path] = text
-		}
-	}
-	return all
-}
 
 // pciDevice is a device of the bus at the end of a way such as
 // pci0000:0c/0000:0c:01.0/0000:0f:00.0.
@@ -61,7 +26,7 @@ func pciDevice(way, node, cpus, vendor, class string) map[string]string {
 func adapter(name, way, node, state, rate, layer string) map[string]string {
 	dir := "sys/devices/" + way
 	port := dir + "/infiniband/" + name + "/ports/1"
-	return merge(pciDevice(way, node, "", "0x15b3", "0x020700"), map[string]string{
+	return hostfstest.Merge(pciDevice(way, node, "", "0x15b3", "0x020700"), map[string]string{
 		"sys/class/infiniband/" + name:          "-> ../../devices/" + way + "/infiniband/" + name,
 		dir + "/infiniband/" + name + "/device": "-> ../../../" + filepath.Base(way),
 		port + "/state":                         state + "\n",
@@ -72,7 +37,7 @@ func adapter(name, way, node, state, rate, layer string) map[string]string {
 }
 
 func TestLinksAreFollowedFromTheRootThatATestGives(t *testing.T) {
-	root := tree(t, map[string]string{
+	root := hostfstest.Tree(t, map[string]string{
 		"opt/real/bin/python3.11": "",
 		"opt/current":             "-> /opt/real",
 		"home/bin/python":         "-> ../../opt/current/bin/python3",
@@ -84,7 +49,7 @@ func TestLinksAreFollowedFromTheRootThatATestGives(t *testing.T) {
 		"/opt/missing/x":   "/opt/missing/x",
 		"/opt/loop":        "/opt/loop",
 	} {
-		if got := root.resolve(path); got != want {
+		if got := root.Resolve(path); got != want {
 			t.Errorf("%s leads to %s, not %s", path, got, want)
 		}
 	}

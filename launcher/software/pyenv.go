@@ -1,10 +1,12 @@
-package facts
+package software
 
 import (
 	"cmp"
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/muster-dev/muster/launcher/hostfs"
 )
 
 // behindShim finds the program that a shim of pyenv is going to start: the shim is a shell
@@ -13,7 +15,7 @@ import (
 func (f finder) behindShim(file string) string {
 	dir, name := path.Split(file)
 	home := path.Dir(path.Clean(dir))
-	if path.Base(dir) != "shims" || !f.root.exists(home+"/versions") {
+	if path.Base(dir) != "shims" || !f.root.Exists(home+"/versions") {
 		return ""
 	}
 	for _, version := range f.pyenvVersions(home) {
@@ -31,14 +33,14 @@ func (f finder) pyenvVersions(home string) []string {
 		return strings.Split(set, ":")
 	}
 	for dir := path.Join("/", f.workdir); ; dir = path.Dir(dir) {
-		if text := f.root.read(dir + "/.python-version"); text != "" {
+		if text := f.root.Read(dir + "/.python-version"); text != "" {
 			return strings.Fields(text)
 		}
 		if dir == "/" {
 			break
 		}
 	}
-	return strings.Fields(cmp.Or(f.root.read(home+"/version"), "system"))
+	return strings.Fields(cmp.Or(f.root.Read(home+"/version"), "system"))
 }
 
 // ofVersion looks for a version's program. 3.11 stands for the newest 3.11.x, and system
@@ -50,11 +52,11 @@ func (f finder) ofVersion(home, version, name string) string {
 		file, _ := system.lookup(name)
 		return file
 	}
-	installed := f.root.names(home + "/versions")
-	slices.SortFunc(installed, natural)
+	installed := f.root.Names(home + "/versions")
+	slices.SortFunc(installed, hostfs.Natural)
 	for _, v := range slices.Backward(installed) {
 		if v == version || strings.HasPrefix(v, version+".") && !slices.Contains(installed, version) {
-			if program := path.Join(home, "versions", v, "bin", name); f.root.isProgram(program) {
+			if program := path.Join(home, "versions", v, "bin", name); f.root.IsProgram(program) {
 				return program
 			}
 		}

@@ -1,10 +1,12 @@
-package facts
+package software
 
 import (
 	"cmp"
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/muster-dev/muster/launcher/hostfs"
 )
 
 // python is an installation of Python: where it looks for packages, first to last, as
@@ -19,7 +21,7 @@ type python struct {
 // interpreter of most venvs is a link to the one they were made by.
 func (f finder) python(file string) python {
 	prefix, config := f.venv(file)
-	base := f.root.resolve(file)
+	base := f.root.Resolve(file)
 	var p python
 	for dir := range strings.SplitSeq(f.environ["PYTHONPATH"], ":") {
 		if dir != "" {
@@ -44,7 +46,7 @@ func (f finder) python(file string) python {
 // venv looks for pyvenv.cfg (PEP 405).
 func (f finder) venv(file string) (prefix string, config map[string]string) {
 	for _, dir := range []string{path.Dir(file), path.Dir(path.Dir(file))} {
-		text := f.root.read(dir + "/pyvenv.cfg")
+		text := f.root.Read(dir + "/pyvenv.cfg")
 		if text == "" {
 			continue
 		}
@@ -72,7 +74,7 @@ func minor(version string) string {
 func (f finder) sitePackages(prefix, version string) []string {
 	var found []string
 	for _, lib := range []string{"/lib", "/lib64"} {
-		if f.root.resolve(prefix+lib) != path.Clean(prefix+lib) && lib == "/lib64" {
+		if f.root.Resolve(prefix+lib) != path.Clean(prefix+lib) && lib == "/lib64" {
 			continue // a link to lib
 		}
 		for _, name := range f.pythons(prefix+lib, version) {
@@ -85,12 +87,12 @@ func (f finder) sitePackages(prefix, version string) []string {
 // pythons are the folders pythonX.Y below a lib: of this version, else of any.
 func (f finder) pythons(lib, version string) []string {
 	var all []string
-	for _, name := range f.root.names(lib) {
+	for _, name := range f.root.Names(lib) {
 		if _, is := strings.CutPrefix(name, "python3."); is {
 			all = append(all, name)
 		}
 	}
-	slices.SortFunc(all, natural)
+	slices.SortFunc(all, hostfs.Natural)
 	for _, name := range []string{"python" + version, "python" + version + "t"} {
 		if slices.Contains(all, name) {
 			return []string{name}
@@ -140,16 +142,16 @@ func (f finder) systemPackages(prefix, version string) []string {
 func (f finder) withPaths(folders []string) []string {
 	var all []string
 	for _, dir := range folders {
-		if !f.root.exists(dir) {
+		if !f.root.Exists(dir) {
 			continue
 		}
 		all = append(all, dir)
-		for _, name := range f.root.names(dir) {
+		for _, name := range f.root.Names(dir) {
 			if !strings.HasSuffix(name, ".pth") {
 				continue
 			}
-			for line := range strings.Lines(f.root.read(dir + "/" + name)) {
-				if line = strings.TrimSpace(line); path.IsAbs(line) && f.root.exists(line) {
+			for line := range strings.Lines(f.root.Read(dir + "/" + name)) {
+				if line = strings.TrimSpace(line); path.IsAbs(line) && f.root.Exists(line) {
 					all = append(all, path.Clean(line))
 				}
 			}

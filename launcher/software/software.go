@@ -1,4 +1,4 @@
-package facts
+package software
 
 import (
 	"bytes"
@@ -9,26 +9,29 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/hostfs"
 )
 
-// FindSoftware reads from files which Python a command is going to run with, and the
+// Find reads from files which Python a command is going to run with, and the
 // versions of torch and NCCL that this finds. Nothing is started or imported: importing
 // torch takes seconds, and on a cold file server minutes. The program is the command's
 // first word or an interpreter, looked for as execvp(3) does in the environment that
 // workers get.
-func FindSoftware(root Root, program string, environ map[string]string, workdir string) Software {
+func Find(root hostfs.Root, program string, environ map[string]string, workdir string) facts.Software {
 	f := finder{root: root, environ: environ, workdir: workdir}
 	python, why := f.interpreter(program)
 	if why != "" {
-		return Software{Why: why}
+		return facts.Software{Why: why}
 	}
-	s := Software{Python: python}
+	s := facts.Software{Python: python}
 	s.Torch, s.NCCL, s.Why = f.torch(f.python(python))
 	return s
 }
 
 type finder struct {
-	root    Root
+	root    hostfs.Root
 	environ map[string]string
 	workdir string
 }
@@ -80,7 +83,7 @@ func (f finder) lookup(program string) (file, why string) {
 	}
 	if strings.Contains(program, "/") {
 		file := f.absolute(program)
-		if !f.root.isProgram(file) {
+		if !f.root.IsProgram(file) {
 			return "", file + " is not there, or cannot be run"
 		}
 		return file, ""
@@ -90,7 +93,7 @@ func (f finder) lookup(program string) (file, why string) {
 		search = "/usr/local/bin:/usr/bin:/bin"
 	}
 	for dir := range strings.SplitSeq(search, ":") {
-		if file := f.absolute(path.Join(cmp.Or(dir, "."), program)); f.root.isProgram(file) {
+		if file := f.absolute(path.Join(cmp.Or(dir, "."), program)); f.root.IsProgram(file) {
 			return file, ""
 		}
 	}
@@ -106,7 +109,7 @@ func (f finder) absolute(file string) string {
 
 // head reads the beginning of a file.
 func (f finder) head(file string) []byte {
-	h, err := os.Open(string(f.root) + f.root.resolve(file))
+	h, err := os.Open(string(f.root) + f.root.Resolve(file))
 	if err != nil {
 		return nil
 	}
@@ -142,7 +145,7 @@ func (f finder) scriptOf(file string) (program, why string) {
 			return "", file + " is a shell script, which hides the interpreter"
 		}
 		if program = cmp.Or(m[2], m[3], m[4]); m[1] != "" {
-			program = path.Join(path.Dir(f.root.resolve(file)), strings.Trim(m[1], `'"`))
+			program = path.Join(path.Dir(f.root.Resolve(file)), strings.Trim(m[1], `'"`))
 		}
 	default:
 		program = words[0]

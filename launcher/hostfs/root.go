@@ -1,4 +1,5 @@
-package facts
+// Package hostfs reads the files of a host: of this one, or of a tree that stands for one.
+package hostfs
 
 import (
 	"os"
@@ -9,8 +10,8 @@ import (
 // Root is where the host's files are looked for; tests give another.
 type Root string
 
-// read returns a file's text without the space around it, "" where there is none.
-func (r Root) read(path string) string {
+// Read returns a file's text without the space around it, "" where there is none.
+func (r Root) Read(path string) string {
 	text, err := os.ReadFile(string(r) + path)
 	if err != nil {
 		return ""
@@ -18,8 +19,8 @@ func (r Root) read(path string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// names lists a folder by name. A folder that is not there has nothing in it.
-func (r Root) names(dir string) []string {
+// Names lists a folder by name. A folder that is not there has nothing in it.
+func (r Root) Names(dir string) []string {
 	f, err := os.Open(string(r) + dir)
 	if err != nil {
 		return nil
@@ -29,23 +30,24 @@ func (r Root) names(dir string) []string {
 	return names
 }
 
-func (r Root) exists(path string) bool {
+// Exists reports whether something is at a path.
+func (r Root) Exists(path string) bool {
 	_, err := os.Stat(string(r) + path)
 	return err == nil
 }
 
-// isProgram reports whether there is a file that may be executed.
-func (r Root) isProgram(file string) bool {
-	info, err := os.Stat(string(r) + r.resolve(file))
+// IsProgram reports whether there is a file that may be executed.
+func (r Root) IsProgram(file string) bool {
+	info, err := os.Stat(string(r) + r.Resolve(file))
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
 // maxLinks is how many symbolic links the kernel follows (path_resolution(7)).
 const maxLinks = 40
 
-// resolve follows the symbolic links of a path, an absolute one from the root. What
+// Resolve follows the symbolic links of a path, an absolute one from the root. What
 // cannot be followed stays as it is.
-func (r Root) resolve(file string) string {
+func (r Root) Resolve(file string) string {
 	done, todo, links := "/", path.Clean("/"+file), 0
 	for todo != "" {
 		var name string
@@ -63,4 +65,12 @@ func (r Root) resolve(file string) string {
 		done, todo = "/", strings.TrimSuffix(path.Clean(target)+"/"+todo, "/")
 	}
 	return done
+}
+
+// BaseName is the last name of what a link of sysfs leads to, such as a driver's.
+func (r Root) BaseName(link string) string {
+	if !r.Exists(link) {
+		return ""
+	}
+	return path.Base(r.Resolve(link))
 }

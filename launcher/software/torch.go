@@ -1,4 +1,4 @@
-package facts
+package software
 
 import (
 	"fmt"
@@ -39,7 +39,7 @@ var (
 
 // torchIn reads a folder's torch: from its own file, else from what pip noted down.
 func (f finder) torchIn(dir string) (version, cuda string) {
-	text := f.root.read(dir + "/torch/version.py")
+	text := f.root.Read(dir + "/torch/version.py")
 	if m := cudaLine.FindStringSubmatch(text); m != nil {
 		cuda = m[1]
 	}
@@ -52,7 +52,7 @@ func (f finder) torchIn(dir string) (version, cuda string) {
 // installed is a package's version by the folder NAME-VERSION.dist-info that pip leaves
 // beside it (the PyPA's specification of installed projects).
 func (f finder) installed(dir, name string) string {
-	for _, entry := range f.root.names(dir) {
+	for _, entry := range f.root.Names(dir) {
 		project, isInfo := strings.CutSuffix(entry, ".dist-info")
 		if version, is := strings.CutPrefix(project, name+"-"); isInfo && is {
 			return version
@@ -85,7 +85,7 @@ func (f finder) nccl(p python, torch string) string {
 
 // condaPackage reads the name of a file conda-meta/NAME-VERSION-BUILD.json.
 func (f finder) condaPackage(prefix, name string) string {
-	for _, file := range f.root.names(prefix + "/conda-meta") {
+	for _, file := range f.root.Names(prefix + "/conda-meta") {
 		rest, is := strings.CutPrefix(file, name+"-")
 		parts := strings.Split(rest, "-")
 		if is && len(parts) == 2 && strings.HasSuffix(file, ".json") {
@@ -103,7 +103,7 @@ func (f finder) systemNCCL(p python) string {
 	folders = append(folders, p.prefix+"/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
 		"/usr/lib64", "/usr/local/lib", "/usr/local/cuda/lib64", "/usr/local/nccl/lib", "/opt/nccl/build/lib")
 	for _, dir := range folders {
-		file := f.root.resolve(path.Join(dir, "libnccl.so.2"))
+		file := f.root.Resolve(path.Join(dir, "libnccl.so.2"))
 		if version, is := strings.CutPrefix(path.Base(file), "libnccl.so."); is && strings.Contains(version, ".") {
 			return version
 		}

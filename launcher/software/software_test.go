@@ -1,12 +1,15 @@
 //go:build linux
 
-package facts
+package software
 
 import (
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/hostfs/hostfstest"
 )
 
 const (
@@ -52,45 +55,45 @@ func TestVersionsAreReadWithoutStartingPython(t *testing.T) {
 		files   map[string]string
 		program string
 		environ map[string]string
-		want    Software
+		want    facts.Software
 	}{
-		{"a venv by PATH", merge(fresh, ncclWheel), "python", nil,
-			Software{Python: "/home/ann/venv/bin/python", Torch: "2.4.0+cu121", NCCL: "2.20.5"}},
-		{"a venv by path", merge(fresh, ncclWheel), "../venv/bin/python3", nil,
-			Software{Python: "/home/ann/venv/bin/python3", Torch: "2.4.0+cu121", NCCL: "2.20.5"}},
-		{"a path from home", merge(fresh, ncclWheel), "~/venv/bin/python", nil,
-			Software{Python: "/home/ann/venv/bin/python", Torch: "2.4.0+cu121", NCCL: "2.20.5"}},
-		{"torch made for CPUs", merge(fresh, map[string]string{venvPackages + "torch/version.py": onCPU}), "python", nil,
-			Software{Python: "/home/ann/venv/bin/python", Torch: "2.4.0+cpu", Why: "torch 2.4.0+cpu is made without CUDA"}},
-		{"NCCL built in, whatever the system has", merge(fresh, map[string]string{venvPackages + "torch/version.py": oldOne,
+		{"a venv by PATH", hostfstest.Merge(fresh, ncclWheel), "python", nil,
+			facts.Software{Python: "/home/ann/venv/bin/python", Torch: "2.4.0+cu121", NCCL: "2.20.5"}},
+		{"a venv by path", hostfstest.Merge(fresh, ncclWheel), "../venv/bin/python3", nil,
+			facts.Software{Python: "/home/ann/venv/bin/python3", Torch: "2.4.0+cu121", NCCL: "2.20.5"}},
+		{"a path from home", hostfstest.Merge(fresh, ncclWheel), "~/venv/bin/python", nil,
+			facts.Software{Python: "/home/ann/venv/bin/python", Torch: "2.4.0+cu121", NCCL: "2.20.5"}},
+		{"torch made for CPUs", hostfstest.Merge(fresh, map[string]string{venvPackages + "torch/version.py": onCPU}), "python", nil,
+			facts.Software{Python: "/home/ann/venv/bin/python", Torch: "2.4.0+cpu", Why: "torch 2.4.0+cpu is made without CUDA"}},
+		{"NCCL built in, whatever the system has", hostfstest.Merge(fresh, map[string]string{venvPackages + "torch/version.py": oldOne,
 			"usr/lib/x86_64-linux-gnu/libnccl.so.2": "-> libnccl.so.2.22.3"}), "python", nil,
-			Software{Python: "/home/ann/venv/bin/python", Torch: "1.13.1+cu117", Why: "torch 1.13.1+cu117 has NCCL built in, or loads one that does not tell its version"}},
-		{"only what pip noted down", merge(fresh, map[string]string{venvPackages + "torch-2.3.1.dist-info/METADATA": ""}), "python", nil,
-			Software{Python: "/home/ann/venv/bin/python", Torch: "2.3.1", Why: "torch 2.3.1 has NCCL built in, or loads one that does not tell its version"}},
-		{"the system's torch is not a closed venv's", merge(fresh, map[string]string{"usr/lib/python3/dist-packages/torch/version.py": cuda12,
+			facts.Software{Python: "/home/ann/venv/bin/python", Torch: "1.13.1+cu117", Why: "torch 1.13.1+cu117 has NCCL built in, or loads one that does not tell its version"}},
+		{"only what pip noted down", hostfstest.Merge(fresh, map[string]string{venvPackages + "torch-2.3.1.dist-info/METADATA": ""}), "python", nil,
+			facts.Software{Python: "/home/ann/venv/bin/python", Torch: "2.3.1", Why: "torch 2.3.1 has NCCL built in, or loads one that does not tell its version"}},
+		{"the system's torch is not a closed venv's", hostfstest.Merge(fresh, map[string]string{"usr/lib/python3/dist-packages/torch/version.py": cuda12,
 			venvPackages + "keep": ""}), "python", nil,
-			Software{Python: "/home/ann/venv/bin/python", Why: "there is no torch in /home/ann/venv/lib/python3.11/site-packages"}},
-		{"it is an open one's", merge(venvOf("include-system-site-packages = true\n"), map[string]string{"usr/lib/python3/dist-packages/torch/version.py": onCPU}), "python", nil,
-			Software{Python: "/home/ann/venv/bin/python", Torch: "2.4.0+cpu", Why: "torch 2.4.0+cpu is made without CUDA"}},
-		{"PYTHONPATH comes first", merge(fresh, ncclWheel, map[string]string{"opt/mine/torch/version.py": "__version__ = '2.6.0'\n"}), "python",
-			map[string]string{"PYTHONPATH": ":/opt/mine"}, Software{Python: "/home/ann/venv/bin/python", Torch: "2.6.0", NCCL: "2.20.5"}},
-		{"the user's before the system's", merge(fresh, map[string]string{"home/ann/.local/lib/python3.11/site-packages/torch/version.py": onCPU,
+			facts.Software{Python: "/home/ann/venv/bin/python", Why: "there is no torch in /home/ann/venv/lib/python3.11/site-packages"}},
+		{"it is an open one's", hostfstest.Merge(venvOf("include-system-site-packages = true\n"), map[string]string{"usr/lib/python3/dist-packages/torch/version.py": onCPU}), "python", nil,
+			facts.Software{Python: "/home/ann/venv/bin/python", Torch: "2.4.0+cpu", Why: "torch 2.4.0+cpu is made without CUDA"}},
+		{"PYTHONPATH comes first", hostfstest.Merge(fresh, ncclWheel, map[string]string{"opt/mine/torch/version.py": "__version__ = '2.6.0'\n"}), "python",
+			map[string]string{"PYTHONPATH": ":/opt/mine"}, facts.Software{Python: "/home/ann/venv/bin/python", Torch: "2.6.0", NCCL: "2.20.5"}},
+		{"the user's before the system's", hostfstest.Merge(fresh, map[string]string{"home/ann/.local/lib/python3.11/site-packages/torch/version.py": onCPU,
 			"usr/lib/python3/dist-packages/torch/version.py": cuda12}), "/usr/bin/python3", nil,
-			Software{Python: "/usr/bin/python3", Torch: "2.4.0+cpu", Why: "torch 2.4.0+cpu is made without CUDA"}},
-		{"NVIDIA's container", merge(fresh, map[string]string{"usr/local/lib/python3.11/dist-packages/torch/version.py": nvidia,
+			facts.Software{Python: "/usr/bin/python3", Torch: "2.4.0+cpu", Why: "torch 2.4.0+cpu is made without CUDA"}},
+		{"NVIDIA's container", hostfstest.Merge(fresh, map[string]string{"usr/local/lib/python3.11/dist-packages/torch/version.py": nvidia,
 			"usr/lib/x86_64-linux-gnu/libnccl.so.2": "-> libnccl.so.2.22.3"}), "/usr/bin/python3", map[string]string{"HOME": ""},
-			Software{Python: "/usr/bin/python3", Torch: "2.4.0a0+3bcc3cddb5.nv24.07", NCCL: "2.22.3"}},
+			facts.Software{Python: "/usr/bin/python3", Torch: "2.4.0a0+3bcc3cddb5.nv24.07", NCCL: "2.22.3"}},
 		{"conda", map[string]string{"opt/conda/bin/python": "-> python3.12", "opt/conda/bin/python3.12": "",
 			"opt/conda/lib/python3.12/site-packages/torch/version.py": "__version__ = '2.5.1'\ncuda: Optional[str] = '12.4'\n",
 			"opt/conda/lib/python3.1":                                 "-> python3.12", "opt/conda/conda-meta/nccl-2.21.5.1-h1234_0.json": "{}"}, "/opt/conda/bin/python", nil,
-			Software{Python: "/opt/conda/bin/python", Torch: "2.5.1", NCCL: "2.21.5.1"}},
-		{"a package that is developed elsewhere", merge(fresh, map[string]string{venvPackages + "dev.pth": "import x\n/home/ann/pytorch\n",
+			facts.Software{Python: "/opt/conda/bin/python", Torch: "2.5.1", NCCL: "2.21.5.1"}},
+		{"a package that is developed elsewhere", hostfstest.Merge(fresh, map[string]string{venvPackages + "dev.pth": "import x\n/home/ann/pytorch\n",
 			"home/ann/pytorch/torch/version.py": onCPU}), "python", nil,
-			Software{Python: "/home/ann/venv/bin/python", Torch: "2.4.0+cpu", Why: "torch 2.4.0+cpu is made without CUDA"}},
+			facts.Software{Python: "/home/ann/venv/bin/python", Torch: "2.4.0+cpu", Why: "torch 2.4.0+cpu is made without CUDA"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			environ := merge(map[string]string{"PATH": "/home/ann/venv/bin:/usr/bin", "HOME": "/home/ann"}, test.environ)
-			if got := FindSoftware(tree(t, test.files), test.program, environ, "/home/ann/code"); got != test.want {
+			environ := hostfstest.Merge(map[string]string{"PATH": "/home/ann/venv/bin:/usr/bin", "HOME": "/home/ann"}, test.environ)
+			if got := Find(hostfstest.Tree(t, test.files), test.program, environ, "/home/ann/code"); got != test.want {
 				t.Errorf("got  %+v\nwant %+v", got, test.want)
 			}
 		})
@@ -98,14 +101,14 @@ func TestVersionsAreReadWithoutStartingPython(t *testing.T) {
 }
 
 func TestScriptsLeadToTheirInterpreter(t *testing.T) {
-	root := tree(t, merge(venvOf(""), ncclWheel, map[string]string{"home/ann/bin/moved": "-> ../venv/bin/movable"}))
+	root := hostfstest.Tree(t, hostfstest.Merge(venvOf(""), ncclWheel, map[string]string{"home/ann/bin/moved": "-> ../venv/bin/movable"}))
 	environ := map[string]string{"PATH": "/home/ann/venv/bin:/home/ann/bin", "HOME": "/home/ann"}
 	for program, want := range map[string]string{
 		"torchrun": "/home/ann/venv/bin/python", "longrun": "/home/ann/venv/bin/python",
 		"spaced": "/home/ann/venv/bin/python", "movable": "/home/ann/venv/bin/python3",
 		"moved": "/home/ann/venv/bin/python3", "accelerate": "/home/ann/venv/bin/python3",
 	} {
-		if got := FindSoftware(root, program, environ, "/"); got.Python != want || got.Torch == "" {
+		if got := Find(root, program, environ, "/"); got.Python != want || got.Torch == "" {
 			t.Errorf("%s: %+v", program, got)
 		}
 	}
@@ -113,7 +116,7 @@ func TestScriptsLeadToTheirInterpreter(t *testing.T) {
 
 func TestAShimOfPyenvIsSeenThrough(t *testing.T) {
 	const shim = "#!/usr/bin/env bash\nexec pyenv exec python\n"
-	root := tree(t, map[string]string{
+	root := hostfstest.Tree(t, map[string]string{
 		"home/ann/.pyenv/shims/python": shim, "home/ann/.pyenv/shims/torchrun": shim, "home/ann/.pyenv/version": "3.12.1\n",
 		"home/ann/.pyenv/versions/3.12.1/bin/python": "", "home/ann/.pyenv/versions/3.9.2/bin/python": "", "home/ann/.pyenv/versions/3.9.18/bin/python": "",
 		"home/ann/old/.python-version": "3.9\n", "home/ann/old/src/train.py": "", "usr/bin/python": "",
@@ -126,21 +129,21 @@ func TestAShimOfPyenvIsSeenThrough(t *testing.T) {
 		{"torchrun", "/home/ann", "", ""},
 	} {
 		environ := map[string]string{"PATH": "/home/ann/.pyenv/shims:/usr/bin", "PYENV_VERSION": test.version}
-		if got := FindSoftware(root, test.program, environ, test.workdir); got.Python != test.want {
+		if got := Find(root, test.program, environ, test.workdir); got.Python != test.want {
 			t.Errorf("%+v: %+v", test, got)
 		}
 	}
 }
 
 func TestWhatHidesTheInterpreterIsSaid(t *testing.T) {
-	root := tree(t, venvOf(""))
+	root := hostfstest.Tree(t, venvOf(""))
 	environ := map[string]string{"PATH": "/home/ann/venv/bin"}
 	for program, want := range map[string]string{
 		"uv": "uv run hides", "/opt/conda/bin/conda": "conda run hides", "apptainer": "inside a container image", "bash": "a shell hides",
 		"./run.sh": "/home/ann/code/run.sh is a shell script", "./wrapped": "conda run hides", "./binary": "neither a Python nor a script",
 		"python2": "there is no python2 in PATH (/home/ann/venv/bin)", "./gone": "/home/ann/code/gone is not there",
 	} {
-		if got := FindSoftware(root, program, environ, "/home/ann/code"); !strings.Contains(got.Why, want) || got.Python != "" {
+		if got := Find(root, program, environ, "/home/ann/code"); !strings.Contains(got.Why, want) || got.Python != "" {
 			t.Errorf("%s: %+v", program, got)
 		}
 	}
@@ -155,7 +158,7 @@ func TestVersionsOfARealVenv(t *testing.T) {
 	bin := filepath.Dir(found[0])
 	_, want, _ := strings.Cut(filepath.Base(filepath.Dir(bin)), "torch-")
 	for _, program := range []string{"python", "torchrun"} {
-		s := FindSoftware("", program, map[string]string{"PATH": bin, "HOME": os.Getenv("HOME")}, "/")
+		s := Find("", program, map[string]string{"PATH": bin, "HOME": os.Getenv("HOME")}, "/")
 		if !strings.HasPrefix(s.Torch, want) || s.NCCL == "" && !strings.Contains(s.Why, "without CUDA") {
 			t.Errorf("%s: %+v", program, s)
 		}
