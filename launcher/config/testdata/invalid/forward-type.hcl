@@ -1,0 +1,5 @@
+job "forward" {
+  command = ["x"]
+  hosts "local" {}
+  forward = "WANDB_*"   # want: Wrong type
+}

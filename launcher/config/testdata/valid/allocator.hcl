@@ -1,0 +1,27 @@
+variable "fraction" { default = 0.45 }
+variable "size" {}
+# var: size=1.5GiB
+job "allocator" {
+  command = ["python", "train.py", var.size]
+  hosts "local" {}
+  allocator {
+    max_split_size               = "128MiB"
+    max_non_split_rounding       = "64MiB"
+    expandable_segments          = false
+    garbage_collection_threshold = 0.8
+    roundup_power2_divisions     = { ">" = 8, "1GiB" = 4, "256MiB" = 1, "512MiB" = "2" }
+    backend                      = "native"
+    memory_fraction              = var.fraction
+    large_segment_size           = "32MiB"
+
+    throw_on_cudamalloc_oom           = true
+    release_lock_on_cudamalloc        = true
+    graph_capture_record_stream_reuse = true
+    pinned_use_cuda_host_register     = true
+    pinned_num_register_threads       = 8
+    pinned_use_background_threads     = true
+    pinned_reserve_segment_size       = "512MiB"
+    pinned_max_round_threshold        = "128MiB"
+    pinned_max_cached_size            = var.size
+  }
+}
