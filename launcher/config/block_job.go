@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +20,7 @@ var jobSchema = schema{
 		{name: "workdir"},
 		{name: "setup"},
 		{name: "env"},
+		{name: "forward"},
 		{name: "lease"},
 		{name: "ports"},
 		{name: "python"},
@@ -25,9 +28,12 @@ var jobSchema = schema{
 	blocks: []blockSchema{
 		{name: "hosts", label: `"ssh"`, required: true},
 		{name: "ranks"},
+		{name: "nccl"},
+		{name: "allocator"},
 		{name: "plugin", label: `"NAME"`},
 		{name: "stop"},
 		{name: "early_exit"},
+		{name: "check"},
 		{name: "logs"},
 	},
 }
@@ -49,6 +55,8 @@ func (d *decoder) job(block *hclsyntax.Block) *Job {
 	}
 	ranks := d.ranks(first(c.blocks["ranks"]))
 	job.Backend, job.Placement = ranks.backend, ranks.placement
+	job.NCCL = d.nccl(first(c.blocks["nccl"]), ranks.backend)
+	job.Allocator = d.allocator(first(c.blocks["allocator"]))
 	base := Host{
 		Devices: ranks.devices,
 		Workdir: d.path(c.attrs["workdir"]),
@@ -59,7 +67,10 @@ func (d *decoder) job(block *hclsyntax.Block) *Job {
 	d.checkRanks(job, ranks, base)
 	job.Stop = d.stop(first(c.blocks["stop"]))
 	job.EarlyExit = d.earlyExit(first(c.blocks["early_exit"]))
+	job.Check = d.check(first(c.blocks["check"]))
 	job.Logs = d.logs(first(c.blocks["logs"]), job.worldSize())
+	job.Forward, job.forwarded = d.forward(c.attrs["forward"])
+	job.hostEnv = slices.Sorted(maps.Keys(d.hostEnv))
 	return job
 }
 

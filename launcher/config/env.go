@@ -14,8 +14,8 @@ import (
 )
 
 // EnvOf is the job's env for one rank of the host with that index: the host
-// block's env wins over the job's. A null takes a variable out. The variables are
-// sorted by name. Several goroutines may call it at once.
+// block's env wins over the job's, which wins over what is forwarded. A null takes a
+// variable out. The variables are sorted by name. Several goroutines may call it at once.
 func (j *Job) EnvOf(hostIndex int, scope RankScope) ([]EnvVar, hcl.Diagnostics) {
 	if hostIndex < 0 || hostIndex >= len(j.Hosts) {
 		return nil, hcl.Diagnostics{{
@@ -28,13 +28,17 @@ func (j *Job) EnvOf(hostIndex int, scope RankScope) ([]EnvVar, hcl.Diagnostics) 
 		return nil, nil
 	}
 	d := &decoder{scope: j.scope}
-	vars := d.mergedEnv(j.env, j.Hosts[hostIndex].env, j.scope.context(envBudget, &scope))
+	vars := d.envOver(j.forwardedVars(), j.env, j.Hosts[hostIndex].env, j.scope.context(envBudget, &scope))
 	return vars, tidy(d.diags)
 }
 
 // mergedEnv evaluates both env expressions; either may be nil.
 func (d *decoder) mergedEnv(job, host hclsyntax.Expression, ctx *hcl.EvalContext) []EnvVar {
-	merged := map[string]EnvVar{}
+	return d.envOver(map[string]EnvVar{}, job, host, ctx)
+}
+
+// envOver is mergedEnv over variables that are there without it.
+func (d *decoder) envOver(merged map[string]EnvVar, job, host hclsyntax.Expression, ctx *hcl.EvalContext) []EnvVar {
 	for _, expr := range []hclsyntax.Expression{job, host} {
 		for _, entry := range d.envEntries(expr, ctx) {
 			if entry.omitted {
@@ -65,6 +69,9 @@ func (d *decoder) envEntries(expr hclsyntax.Expression, ctx *hcl.EvalContext) []
 	switch {
 	case !ok || value.IsNull():
 		return nil
+	case value.IsMarked():
+		d.sensitiveName(expr)
+		return nil
 	case !value.Type().IsObjectType() && !value.Type().IsMapType():
 		d.error(expr.Range(), "Wrong type", "env is an object of variables, { NAME = \"value\" }, not %s.", describe(value))
 		return nil
@@ -84,6 +91,10 @@ func (d *decoder) writtenEntries(object *hclsyntax.ObjectConsExpr, ctx *hcl.Eval
 		key, ok := d.evaluate(item.KeyExpr, ctx)
 		value, valueOK := d.evaluate(item.ValueExpr, ctx)
 		if !ok {
+			continue
+		}
+		if key.IsMarked() {
+			d.sensitiveName(item.KeyExpr)
 			continue
 		}
 		name, ok := d.scope.scalar(item.KeyExpr, key)
@@ -111,7 +122,8 @@ func (d *decoder) addEntry(entries []envEntry, name string, nameExpr hclsyntax.E
 		return entries
 	}
 	at := nameExpr.Range()
-	entry := envEntry{EnvVar: EnvVar{Name: name, Source: fmt.Sprintf("%s:%d", at.Filename, at.Start.Line)}}
+	entry := envEntry{EnvVar: EnvVar{Name: name, Source: fmt.Sprintf("%s:%d", at.Filename, at.Start.Line), Sensitive: value.ContainsMarked()}}
+	value, _ = value.UnmarkDeep()
 	if value.IsNull() {
 		entry.omitted = true
 		return append(entries, entry)
@@ -193,8 +205,10 @@ func (d *decoder) tryEnv(job *Job) {
 	before := 0
 	for i, host := range hosts {
 		if i == 0 || i == len(hosts)-1 || host.env != nil {
-			rank := &RankScope{Global: before, WorldSize: world, HostName: host.Name, HostIndex: i}
-			d.mergedEnv(job.env, host.env, d.childContext(rank))
+			rank := &RankScope{Global: before, WorldSize: world, HostName: host.Name, HostIndex: i, trial: true}
+			vars := slices.DeleteFunc(d.mergedEnv(job.env, host.env, d.childContext(rank)), func(v EnvVar) bool { return v.Sensitive })
+			d.warnOfNCCL(job, host, vars)
+			d.warnOfAllocator(job, host, vars)
 		}
 		if before += host.PerHost; host.PerHost == 0 {
 			before = -len(hosts) * maxPerHost
@@ -204,11 +218,7 @@ func (d *decoder) tryEnv(job *Job) {
 
 // childContext adds a rank to the decoder's own context, so that all trials spend
 // from one meter.
-func (d *decoder) childContext(rank *RankScope) *hcl.EvalContext {
-	ctx := d.ctx.NewChild()
-	ctx.Variables = map[string]cty.Value{"rank": rank.rankValue(), "host": rank.hostValue()}
-	return ctx
-}
+func (d *decoder) childContext(rank *RankScope) *hcl.EvalContext { return rank.context(d.ctx) }
 
 // worldSize is the number of ranks, 0 where the plan decides it.
 func (j *Job) worldSize() int {

@@ -33,12 +33,14 @@ func (s Source) Evaluate() (*Job, hcl.Diagnostics) {
 
 func newDecoder(s Source) *decoder {
 	return &decoder{
-		src:  s,
-		used: map[string]bool{},
+		src:     s,
+		used:    map[string]bool{},
+		hostEnv: map[string]bool{},
 		scope: &scope{
 			vars:     map[string]cty.Value{},
 			numbers:  map[string]string{},
 			literals: map[hcl.Range]string{},
+			secrets:  map[string]bool{},
 		},
 	}
 }
@@ -46,11 +48,7 @@ func newDecoder(s Source) *decoder {
 // file decodes the top level.
 func (d *decoder) file(body *hclsyntax.Body) *Job {
 	c := d.content(body, startOf(body), fileSchema)
-	d.ctx = d.scope.context(evaluateBudget, nil)
-	d.place = inDefault
-	d.variables(c.blocks["variable"])
-	d.place = inJob
-	d.ctx = d.scope.context(evaluateBudget, nil)
+	d.allVariables(c.blocks["variable"])
 	job := &Job{}
 	for _, block := range c.blocks["job"] {
 		job = d.job(block)
@@ -58,6 +56,15 @@ func (d *decoder) file(body *hclsyntax.Body) *Job {
 	d.tryEnv(job)
 	d.warnUnused(c.blocks["variable"])
 	return job
+}
+
+// allVariables makes the variables known to what comes after.
+func (d *decoder) allVariables(blocks []*hclsyntax.Block) {
+	d.ctx = d.scope.context(evaluateBudget, nil)
+	d.place = inDefault
+	d.variables(blocks)
+	d.place = inJob
+	d.ctx = d.scope.context(evaluateBudget, nil)
 }
 
 // startOf is the file's first character, for what the file lacks as a whole.

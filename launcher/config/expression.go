@@ -17,12 +17,20 @@ func (d *decoder) value(expr hclsyntax.Expression) (value cty.Value, ok bool) {
 	if expr == nil || !d.checkNames(expr) {
 		return cty.DynamicVal, false
 	}
-	return d.evaluate(expr, d.ctx)
+	value, ok = d.evaluate(expr, d.ctx)
+	if ok && value.ContainsMarked() {
+		d.sensitiveHere(expr)
+		return cty.DynamicVal, false
+	}
+	return value, ok
 }
 
 // evaluate is value for an expression whose names are known to be good.
 func (d *decoder) evaluate(expr hclsyntax.Expression, ctx *hcl.EvalContext) (cty.Value, bool) {
 	value, diags := metered{expr}.Value(ctx)
+	if len(diags) > 0 && d.refersToSecret(expr) {
+		diags = withoutValues(diags)
+	}
 	d.diags = append(d.diags, diags...)
 	return value, !diags.HasErrors() && value.IsWhollyKnown()
 }
@@ -54,14 +62,21 @@ func (d *decoder) checkFunction(call *hclsyntax.FunctionCallExpr) bool {
 	if _, known := functions[call.Name]; known {
 		return true
 	}
-	near := nearest(call.Name, functionNames())
+	if call.Name == envOfHost {
+		return d.checkEnvOfHost(call)
+	}
+	known := functionNames()
+	if d.place == inEnv {
+		known = append(known, envOfHost)
+	}
+	near := nearest(call.Name, known)
 	advice := impure[call.Name]
 	switch {
 	case advice != "":
 	case near != "":
 		advice = fmt.Sprintf("Did you mean %q?", near)
 	default:
-		advice = "There are " + list(functionNames()) + "."
+		advice = "There are " + list(known) + "."
 	}
 	d.error(call.NameRange, "Unknown function", "There is no function %q. %s", call.Name, advice)
 	return false
@@ -74,7 +89,7 @@ func (d *decoder) checkTraversal(t hcl.Traversal) bool {
 		return false
 	case root == "var":
 		return d.checkVariable(t)
-	case (root == "rank" || root == "host") && d.place != inEnv:
+	case (root == "rank" || root == "host" || root == "gpu") && d.place != inEnv:
 		d.error(t.SourceRange(), "Not known here",
 			"%s.* can be used in env only: everything else is the same for all ranks of a host.", root)
 		return false
@@ -82,6 +97,8 @@ func (d *decoder) checkTraversal(t hcl.Traversal) bool {
 		return d.checkMember(t, rankNames)
 	case root == "host":
 		return d.checkMember(t, hostNames)
+	case root == "gpu":
+		return d.checkMember(t, gpuNames)
 	}
 	d.unknownName(t)
 	return false
@@ -109,7 +126,7 @@ func (d *decoder) checkVariable(t hcl.Traversal) bool {
 	return false
 }
 
-// checkMember checks the attribute of rank or host.
+// checkMember checks the attribute of rank, host or gpu.
 func (d *decoder) checkMember(t hcl.Traversal, names []string) bool {
 	name, ok := memberName(t)
 	if !ok {
@@ -161,8 +178,8 @@ func (d *decoder) unknownName(t hcl.Traversal) {
 	inTemplate := at.Start.Byte >= 2 && at.End.Byte <= len(d.text) &&
 		bytes.HasSuffix(bytes.TrimRight(d.text[:at.Start.Byte], " ~"), []byte("${"))
 	_, declared := d.scope.vars[name]
-	near := nearest(name, []string{"var", "rank", "host"})
-	advice := "Expressions know var.NAME, and in env rank.* and host.*."
+	near := nearest(name, []string{"var", "rank", "host", "gpu"})
+	advice := "Expressions know var.NAME, and in env rank.*, host.* and gpu.*."
 	switch {
 	case inTemplate && (shellName.MatchString(name) || !declared):
 		advice = fmt.Sprintf("If this is meant for the shell, write $${%s}. %s", name, advice)

@@ -16,6 +16,7 @@ import (
 // evaluates a job file to the same job. Those that can make much out of little
 // are limited.
 var functions = map[string]function.Function{
+	"append":     addTo("append", func(list, value, sep string) string { return list + sep + value }),
 	"ceil":       stdlib.CeilFunc,
 	"coalesce":   stdlib.CoalesceFunc,
 	"concat":     stdlib.ConcatFunc,
@@ -29,6 +30,7 @@ var functions = map[string]function.Function{
 	"max":        stdlib.MaxFunc,
 	"merge":      stdlib.MergeFunc,
 	"min":        stdlib.MinFunc,
+	"prepend":    addTo("prepend", func(list, value, sep string) string { return value + sep + list }),
 	"range":      stdlib.RangeFunc,
 	"replace":    limited(stdlib.ReplaceFunc, checkReplace),
 	"split":      stdlib.SplitFunc,
@@ -41,7 +43,7 @@ var functions = map[string]function.Function{
 // impure are functions that users of Terraform look for, with what to do instead.
 var impure = map[string]string{
 	"file":      "A job file reads no other file: use a heredoc (<<EOT) for longer text.",
-	"env":       "A job file does not see the environment: declare a variable and pass it with -var.",
+	"env":       "A job file does not see the environment: declare a variable and pass it with -var, name variables of this machine in forward, or in env read the host's with env_of_host.",
 	"timestamp": "A job file does not see the clock: declare a variable and pass it with -var.",
 }
 
@@ -62,12 +64,14 @@ func limited(f function.Function, check func([]cty.Value) error) function.Functi
 		Params:      f.Params(),
 		VarParam:    f.VarParam(),
 		Type: func(args []cty.Value) (cty.Type, error) {
-			for _, arg := range args {
+			plain := make([]cty.Value, len(args))
+			for i, arg := range args {
 				if !arg.IsWhollyKnown() {
 					return cty.DynamicPseudoType, nil
 				}
+				plain[i], _ = arg.UnmarkDeep()
 			}
-			if err := check(args); err != nil {
+			if err := check(plain); err != nil {
 				return cty.NilType, err
 			}
 			return f.ReturnTypeForValues(args)

@@ -2,7 +2,8 @@
 // places out. Evaluation is hermetic (the source, the variables given with -var
 // and the words after "--" decide everything; no environment, clock, network or
 // other file), so that the launcher and the coordinator evaluate the same source
-// to the same job. It knows nothing of hosts beyond their names, nor of processes.
+// to the same job. What the launching machine's environment adds is put into the
+// source before: see Source.WithEnviron. It knows nothing of hosts beyond their names, nor of processes.
 package config
 
 import (
@@ -10,6 +11,9 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/muster-dev/muster/launcher/allocator"
+	"github.com/muster-dev/muster/launcher/nccl"
 )
 
 // Source is everything that decides what a job file means. It travels to the
@@ -20,6 +24,9 @@ type Source struct {
 	Vars     map[string]string `json:"vars,omitempty"` // -var NAME=VALUE, as typed
 	Args     []string          `json:"args,omitempty"` // the words after "--", appended to command
 	Dir      string            `json:"dir,omitempty"`  // the launcher's folder: where a relative workdir of this machine starts
+	// Forwarded are the variables of the launching machine that forward names. All are
+	// taken for secrets.
+	Forwarded map[string]string `json:"forwarded,omitempty"`
 }
 
 // Kinds of a hosts block.
@@ -40,14 +47,26 @@ type Job struct {
 	Python    string  // interpreter whose torch is looked for; "": the command's own
 	Stop      Stop
 	EarlyExit EarlyExit
+	Check     Check
 	Logs      Logs
 	Lease     time.Duration // how long a silent host may live; 30s unless set
 	Ports     PortRange     // ports that muster chooses lie here; zero: the default range
 
+	// NCCL is what the nccl block sets, nil without one.
+	NCCL *nccl.Settings `json:",omitempty"`
+	// Allocator is what the allocator block sets, nil without one.
+	Allocator *allocator.Settings `json:",omitempty"`
+
+	// Forward are the patterns of variables that the launching machine gives to ranks;
+	// what they found comes with EnvOf.
+	Forward []string `json:",omitempty"`
+
 	// Env is evaluated per rank: see EnvOf. The expressions of the job's env
 	// attribute and of the host's override are kept inside.
-	env   hclsyntax.Expression // nil without one
-	scope *scope
+	env       hclsyntax.Expression // nil without one
+	forwarded map[string]string    // of Source, as far as Forward has it
+	hostEnv   []string             // that env_of_host is called with
+	scope     *scope
 }
 
 // Host is one host as the job file describes it.
@@ -91,17 +110,33 @@ type Logs struct {
 type PortRange struct{ First, Last int }
 
 // RankScope is what env expressions can refer to: rank.global, rank.local,
-// rank.world_size, host.name, host.index.
+// rank.world_size, host.name, host.index, gpu.uuid, gpu.index, gpu.pci and
+// env_of_host("NAME").
 type RankScope struct {
 	Global, Local, WorldSize int
 	HostName                 string
 	HostIndex                int
+	GPU                      *RankGPU // nil: the rank has none, and gpu.* is null
+	// HostEnv is the host's own environment, at least what Job.HostEnvNames lists as far
+	// as it is set there. What is not set is "" to expressions.
+	HostEnv map[string]string
+
+	trial bool // gpu.* and env_of_host are not known yet
+}
+
+// RankGPU is the GPU of a rank.
+type RankGPU struct {
+	UUID, PCI string
+	Index     int // in nvidia-smi
 }
 
 // EnvVar is one variable of the job's env for one rank.
 type EnvVar struct {
 	Name, Value string
-	Source      string // FILE:LINE of the entry
+	Source      string // FILE:LINE of the entry, or where it is forwarded from
+	// Sensitive is set where the value, or what it was made of, is a secret: it goes to
+	// the rank and nowhere else, not to a terminal, a file or a log.
+	Sensitive bool `json:",omitempty"`
 }
 
 // Placement is how ranks and devices are brought together, on all hosts.

@@ -93,6 +93,7 @@ func hugeNumber(at hcl.Range) *hcl.Diagnostic {
 // charge takes what value weighs from the meter. It is false when value holds a
 // number with more digits than can be sensible.
 func (m *meter) charge(value cty.Value) bool {
+	value, _ = value.Unmark()
 	if m.left -= 8; m.left <= 0 || value.IsNull() || !value.IsKnown() {
 		return true
 	}
@@ -124,8 +125,9 @@ type interpolated struct{ metered }
 // Value is the part's value, a string where it is a number.
 func (e interpolated) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	value, diags := e.metered.Value(ctx)
-	if value.IsKnown() && !value.IsNull() && value.Type() == cty.Number {
-		return cty.StringVal(meterOf(ctx).scope.number(e.Expression, value)), diags
+	plain, marks := value.Unmark()
+	if plain.IsKnown() && !plain.IsNull() && plain.Type() == cty.Number {
+		return cty.StringVal(meterOf(ctx).scope.number(e.Expression, plain)).WithMarks(marks), diags
 	}
 	return value, diags
 }

@@ -20,6 +20,9 @@ type Diagnostics = hcl.Diagnostics
 // there is none: then nothing is wrapped.
 func WriteDiagnostics(w io.Writer, src Source, diags hcl.Diagnostics, width int, color bool) error {
 	p := printer{lines: strings.Split(string(src.plainText()), "\n"), src: src, width: width, color: color}
+	if len(diags) > 0 {
+		p.secret = secretLines(src)
+	}
 	for i, diag := range diags {
 		if i == maxPrinted {
 			fmt.Fprintf(&p.out, "%d more are not shown.\n", len(diags)-i)
@@ -37,6 +40,8 @@ type printer struct {
 	src   Source
 	width int
 	color bool
+	// secret are lines that are not shown.
+	secret map[int]bool
 }
 
 func (p *printer) diagnostic(diag *hcl.Diagnostic) {
@@ -61,6 +66,10 @@ func (p *printer) diagnostic(diag *hcl.Diagnostic) {
 // snippet shows the line where the range begins, with the range marked below it.
 func (p *printer) snippet(at hcl.Range, paint string) {
 	if at.Filename != p.src.Filename || at.Start.Line < 1 || at.Start.Line > len(p.lines) {
+		return
+	}
+	if p.secret[at.Start.Line] {
+		fmt.Fprintf(&p.out, "  %5d | (not shown: of a sensitive variable)\n", at.Start.Line)
 		return
 	}
 	start := 0

@@ -5,6 +5,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
 )
 
 // scope is what expressions of one job file can refer to. It is not changed once
@@ -13,26 +14,35 @@ type scope struct {
 	vars     map[string]cty.Value
 	numbers  map[string]string    // variables that are numbers, as they were written
 	literals map[hcl.Range]string // number literals, as they were written
+	secrets  map[string]bool      // variables that are sensitive
 }
 
-// rankNames and hostNames are the attributes of rank and host.
+// rankNames, hostNames and gpuNames are the attributes of rank, host and gpu.
 var (
 	rankNames = []string{"global", "local", "world_size"}
 	hostNames = []string{"name", "index"}
+	gpuNames  = []string{"uuid", "index", "pci"}
 )
 
 // context is the scope as HCL wants it, with a fresh meter of the given budget.
 // rank is nil outside env.
 func (s *scope) context(budget int, rank *RankScope) *hcl.EvalContext {
-	variables := map[string]cty.Value{
+	ctx := &hcl.EvalContext{Functions: functions, Variables: map[string]cty.Value{
 		"var":     cty.ObjectVal(s.vars),
 		meterName: meterValue(budget, s),
-	}
+	}}
 	if rank != nil {
-		variables["rank"] = rank.rankValue()
-		variables["host"] = rank.hostValue()
+		return rank.context(ctx)
 	}
-	return &hcl.EvalContext{Variables: variables, Functions: functions}
+	return ctx
+}
+
+// context adds a rank to what expressions know.
+func (r *RankScope) context(parent *hcl.EvalContext) *hcl.EvalContext {
+	ctx := parent.NewChild()
+	ctx.Variables = map[string]cty.Value{"rank": r.rankValue(), "host": r.hostValue(), "gpu": r.gpuValue()}
+	ctx.Functions = map[string]function.Function{envOfHost: r.envOfHost()}
+	return ctx
 }
 
 func (r *RankScope) rankValue() cty.Value {
@@ -48,6 +58,18 @@ func (r *RankScope) hostValue() cty.Value {
 		"name":  cty.StringVal(r.HostName),
 		"index": knownNumber(r.HostIndex),
 	})
+}
+
+func (r *RankScope) gpuValue() cty.Value {
+	uuid, pci, index := cty.UnknownVal(cty.String), cty.UnknownVal(cty.String), cty.UnknownVal(cty.Number)
+	switch {
+	case r.trial:
+	case r.GPU == nil:
+		uuid, pci, index = cty.NullVal(cty.String), cty.NullVal(cty.String), cty.NullVal(cty.Number)
+	default:
+		uuid, pci, index = cty.StringVal(r.GPU.UUID), cty.StringVal(r.GPU.PCI), cty.NumberIntVal(int64(r.GPU.Index))
+	}
+	return cty.ObjectVal(map[string]cty.Value{"uuid": uuid, "pci": pci, "index": index})
 }
 
 // knownNumber is n, or a number not known yet when n is negative: Evaluate tries

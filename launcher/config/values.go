@@ -202,6 +202,8 @@ func (s *scope) scalar(expr hclsyntax.Expression, value cty.Value) (string, bool
 func describe(value cty.Value) string {
 	t := value.Type()
 	switch {
+	case value.IsMarked():
+		return "a sensitive value"
 	case value.IsNull():
 		return "null"
 	case !value.IsKnown():

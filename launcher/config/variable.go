@@ -13,7 +13,7 @@ import (
 
 var variableSchema = schema{
 	where: "a variable block",
-	attrs: []attrSchema{{name: "default"}, {name: "description"}},
+	attrs: []attrSchema{{name: "default"}, {name: "description"}, {name: "sensitive"}},
 }
 
 // variables gives every declared variable its value: what -var says, converted to
@@ -50,8 +50,15 @@ func label(block *hclsyntax.Block) (string, hcl.Range) {
 func (d *decoder) variable(name string, block *hclsyntax.Block) cty.Value {
 	c := d.content(block.Body, block.DefRange(), variableSchema)
 	d.string(c.attrs["description"])
+	if d.bool(c.attrs["sensitive"]) {
+		d.scope.secrets[name] = true
+		return secret(d.variableValue(name, block, c.attrs["default"]))
+	}
+	return d.variableValue(name, block, c.attrs["default"])
+}
+
+func (d *decoder) variableValue(name string, block *hclsyntax.Block, attr *hclsyntax.Attribute) cty.Value {
 	given, isGiven := d.src.Vars[name]
-	attr := c.attrs["default"]
 	switch {
 	case attr == nil && isGiven:
 		return cty.StringVal(given)
@@ -60,7 +67,7 @@ func (d *decoder) variable(name string, block *hclsyntax.Block) cty.Value {
 			"Variable %q has no default: give it a value with -var %s=VALUE.", name, name)
 		return cty.DynamicVal
 	}
-	def, ok := d.value(attr.Expr)
+	def, ok := d.defaultOf(name, block, attr)
 	switch {
 	case !ok:
 		return cty.DynamicVal
@@ -69,6 +76,13 @@ func (d *decoder) variable(name string, block *hclsyntax.Block) cty.Value {
 	}
 	d.scope.numbers[name] = d.scope.written(attr.Expr)
 	return def
+}
+
+func (d *decoder) defaultOf(name string, block *hclsyntax.Block, attr *hclsyntax.Attribute) (cty.Value, bool) {
+	if d.scope.secrets[name] {
+		return d.secretDefault(name, attr, block.DefRange())
+	}
+	return d.value(attr.Expr)
 }
 
 // given converts what -var says to the type of the default.
@@ -88,6 +102,11 @@ func (d *decoder) given(name, text string, def cty.Value, attr *hclsyntax.Attrib
 		if err == nil && !sameKind(value, def) {
 			err = fmt.Errorf("it is %s", describe(value))
 		}
+	}
+	if err != nil && d.scope.secrets[name] {
+		d.error(attr.NameRange, "Wrong type of -var",
+			"-var %s=...: the value must be of the default's kind. It is not shown, as the variable is sensitive.", name)
+		return cty.DynamicVal
 	}
 	if err != nil {
 		d.error(attr.Expr.Range(), "Wrong type of -var",
