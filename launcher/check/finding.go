@@ -1,0 +1,128 @@
+// Package check says what speaks against a job: before the start by facts and plan, while
+// it runs by who is seen on which GPU. It is pure: values in, findings out, in the same
+// order for the same values; no clock, file or network. It knows neither how facts are got
+// nor how findings are shown or what is done about them.
+//
+// Thresholds are those of public checkers, as far as these agree: Azure's node health
+// checks (A), Meta's GCM (M), Imbue's cluster-health (I), gpud (G), the ML Engineering
+// handbook (E), NVIDIA's manuals (N) and NCCL's guide (K). What these take a machine out
+// of service for is a failure here only if the job would suffer.
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/plan"
+)
+
+// Severity is what a finding means for the job.
+type Severity = codes.Severity
+
+// Severities, the worst first.
+const (
+	Fail = codes.Fail
+	Warn = codes.Warn
+	Info = codes.Info
+)
+
+// Finding is something that was seen, and what to do about it.
+type Finding struct {
+	Code     string   `json:"code"` // see package codes
+	Severity Severity `json:"severity"`
+	Host     string   `json:"host"` // "" where it is about several
+	GPU      *int     `json:"gpu"`  // its number in nvidia-smi; null where it is about none or several
+	Rank     *int     `json:"rank"` // null where it is about none or several
+	// Message says what was seen, complete by itself: it begins with Where, if it is about
+	// a place. It may have several lines, the first of which says the whole.
+	Message string `json:"message"`
+	Fix     string `json:"fix"` // what to do; "" where nothing is to be done
+}
+
+// Where is the place that the message begins with, with the colon after it; "" where it
+// begins otherwise.
+func (f Finding) Where() string {
+	switch {
+	case f.Host == "":
+		return ""
+	case f.GPU != nil:
+		return fmt.Sprintf("%s GPU %d: ", f.Host, *f.GPU)
+	}
+	return f.Host + ": "
+}
+
+// Verdicts over findings.
+const (
+	Passed = "pass"
+	Warned = "warn"
+	Failed = "fail"
+)
+
+// Verdict is what findings come to: the worst of them. What is only good to know passes.
+func Verdict(findings []Finding) string {
+	verdict := Passed
+	for _, f := range findings {
+		switch f.Severity {
+		case Fail:
+			return Failed
+		case Warn:
+			verdict = Warned
+		}
+	}
+	return verdict
+}
+
+// Apply is findings as a job file wants them: without those that it ignores, and with its
+// severities.
+func Apply(findings []Finding, c config.Check) []Finding {
+	var kept []Finding
+	for _, f := range findings {
+		if slices.Contains(c.Ignore, f.Code) {
+			continue
+		}
+		code, _ := codes.Find(f.Code)
+		if severity, set := c.Severity[f.Code]; set {
+			f.Severity = severity
+		} else if code.Placement && c.WrongGPU == config.WrongGPUStop {
+			f.Severity = Fail
+		}
+		kept = append(kept, f)
+	}
+	sortWorstFirst(kept)
+	return kept
+}
+
+// Refused are the reasons why there is no plan, as findings.
+func Refused(problems []plan.Problem) []Finding {
+	var found []Finding
+	for _, p := range problems {
+		found = append(found, Finding{Code: p.Code, Severity: Fail, Host: p.Host, Message: p.Message})
+	}
+	return found
+}
+
+// saidHere are codes of the plan's warnings whose subject Before tells more of.
+var saidHere = []string{"busy_device"}
+
+// Planned are a plan's own warnings as findings, without those that Before gives too.
+func Planned(p *plan.Plan) []Finding {
+	var found []Finding
+	for _, w := range p.Warnings {
+		if !slices.Contains(saidHere, w.Code) {
+			found = append(found, Finding{Code: w.Code, Severity: Warn, Host: w.Host, Message: w.Message})
+		}
+	}
+	return found
+}
+
+// sortWorstFirst sorts by severity and code; what is left, by host and GPU, is as found.
+func sortWorstFirst(findings []Finding) {
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(codes.Severities, a.Severity), slices.Index(codes.Severities, b.Severity)),
+			cmp.Compare(a.Code, b.Code))
+	})
+}

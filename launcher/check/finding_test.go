@@ -1,0 +1,51 @@
+package check
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/plan"
+)
+
+func TestAJobFileHasTheLastWordOnFindings(t *testing.T) {
+	found := []Finding{{Code: codes.GPULost, Severity: Fail}, {Code: codes.PCIeNarrow, Severity: Warn}, {Code: codes.ECCHistory, Severity: Info}}
+	got := Apply(found, config.Check{Ignore: []string{codes.GPULost}, Severity: map[string]Severity{codes.ECCHistory: Fail, codes.PCIeNarrow: Info}})
+	if len(got) != 2 || got[0].Code != codes.ECCHistory || got[0].Severity != Fail || got[1].Severity != Info || Verdict(got) != Failed {
+		t.Error(text(got))
+	}
+	if got := Apply(found, config.Check{}); len(got) != 3 || Verdict(got) != Failed {
+		t.Error(text(got))
+	}
+	if found[0].Severity != Fail || Verdict(found[1:]) != Warned || Verdict(found[2:]) != Passed || Verdict(nil) != Passed {
+		t.Error("verdicts, or the findings given are changed")
+	}
+}
+
+// What the plan says is found by the same means.
+func TestThePlansOwnWordsAreFindings(t *testing.T) {
+	p := &plan.Plan{Warnings: []plan.Problem{{Code: "slow_group", Host: "a", Message: "a: slow"}, {Code: "busy_device", Message: "said by gpu_in_use"}}}
+	if got := Planned(p); len(got) != 1 || got[0].Code != "slow_group" || got[0].Severity != Warn || got[0].Host != "a" {
+		t.Error(text(got))
+	}
+	if got := Refused(p.Warnings); len(got) != 2 || Verdict(got) != Failed {
+		t.Error(text(got))
+	}
+}
+
+// Every warning of the plan can be ignored by its code.
+func TestThePlansWarningsHaveCodes(t *testing.T) {
+	for _, name := range []string{"busy_device", "device_order", "group_size", "logout_kills", "logout_removes_shm", "not_bound", "slow_group", "visibility"} {
+		if c, known := codes.Find(name); !known || c.When != codes.Planning {
+			t.Errorf("%s is not in the table", name)
+		}
+	}
+}
+
+func TestAFindingsJSONIsThatOfTheContract(t *testing.T) {
+	got, err := json.Marshal(Finding{Code: codes.GPULost, Severity: Fail, Host: "a", GPU: ptr(3), Message: "m"})
+	if want := `{"code":"gpu_lost","severity":"fail","host":"a","gpu":3,"rank":null,"message":"m","fix":""}`; err != nil || string(got) != want {
+		t.Errorf("%s %v", got, err)
+	}
+}

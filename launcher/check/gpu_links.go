@@ -1,0 +1,117 @@
+package check
+
+import (
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/check/codes"
+)
+
+// links are about a GPU's ways to others.
+func (h *hostJudge) links(g usedGPU) {
+	h.nvlinks(g)
+	h.fabric(g)
+	now, most := g.PCIe.Width, g.PCIe.WidthMax
+	if now != nil && most != nil && *now < *most {
+		// A drains such machines; but boards of workstations share lanes out by design.
+		h.sayOf(g, codes.PCIeNarrow, "", "reseat the card or its riser; on a board that shares lanes between slots it is meant so, check { ignore = [\"pcie_narrow\"] }",
+			"PCIe link x%d of x%d%s", *now, *most, h.widerSisters(g))
+	}
+}
+
+func (h *hostJudge) widerSisters(g usedGPU) string {
+	widest := 0
+	for _, s := range h.sisters(g) {
+		widest = max(widest, orZero(s.PCIe.Width))
+	}
+	if widest > *g.PCIe.Width {
+		return ", its sister GPUs have more"
+	}
+	return ""
+}
+
+// nvlinks compares with the sister GPUs, as A and preflight scripts do: a link that is
+// down on all of them is not wired.
+func (h *hostJudge) nvlinks(g usedGPU) {
+	if g.NVLinks == nil {
+		return
+	}
+	up, most, same := active(g), 0, 0
+	for _, s := range h.sisters(g) {
+		if s.NVLinks == nil {
+			continue
+		}
+		most = max(most, active(s))
+		if active(s) == up {
+			same++
+		}
+	}
+	if up >= most {
+		return
+	}
+	const fix = "have it reset; if that does not help, its board or the switch it leads to is to be looked at. Until then leave it out with ranks { devices = [...] }"
+	severity := lowered(Fail, len(h.part.Devices) < 2, Warn)
+	if up == 0 {
+		if isCard(g.Name) && (same+1)%2 == 0 {
+			return // bridges join pairs, and so many cards have none
+		}
+		severity = lowered(severity, isCard(g.Name), Info)
+	}
+	h.sayOf(g, codes.NVLinksDown, severity, fix, "%d of %d NVLinks are up, its sister GPUs have %d", up, max(len(g.NVLinks), most), most)
+}
+
+func active(g usedGPU) int {
+	n := 0
+	for _, l := range g.NVLinks {
+		if l.Active {
+			n++
+		}
+	}
+	return n
+}
+
+// isCard reports whether a product is a PCIe card, whose NVLinks lead to a bridge that may
+// not be fitted. Boards (SXM, and names such as "NVIDIA H100 80GB HBM3") have them wired.
+func isCard(name string) bool {
+	for _, board := range []string{"SXM", "HBM3", "H200", "B200", "B300"} {
+		if strings.Contains(name, board) && !strings.Contains(name, "PCIe") && !strings.Contains(name, "NVL") {
+			return false
+		}
+	}
+	return true
+}
+
+// fabric is about machines with NVSwitch, on which CUDA starts with error 802 (system not
+// yet initialized) until the fabric manager has set up the fabric.
+func (h *hostJudge) fabric(g usedGPU) {
+	if g.Fabric == nil || *g.Fabric == "completed" {
+		return
+	}
+	const start = "systemctl start nvidia-fabricmanager, by root, on that machine; it must be of the driver's version"
+	switch *g.Fabric {
+	case "not_started":
+		h.sayOf(g, codes.FabricNotReady, "", start, "the NVSwitch fabric is not ready: nvidia-fabricmanager does not run")
+	case "in_progress":
+		h.sayOf(g, codes.FabricNotReady, "", "wait a minute: after a boot it takes that long", "the NVSwitch fabric is not ready: it is still being set up")
+	default:
+		h.sayOf(g, codes.FabricNotReady, "", "journalctl -u nvidia-fabricmanager says why", "the NVSwitch fabric is not ready: %s", spaced(*g.Fabric))
+	}
+}
+
+// fabricManager is about its service, where no GPU tells of the fabric (A100 boards).
+func (h *hostJudge) fabricManager() {
+	m, driver := h.More, ""
+	if d := h.Facts.Devices; d != nil && d.GPUs != nil && d.Driver != nil {
+		driver = *d.Driver
+	}
+	if m.NVSwitches == 0 || len(h.part.Devices) == 0 {
+		return
+	}
+	switch {
+	case m.FabricManager != "" && m.FabricManager != "active":
+		h.say(codes.FabricManager, "", "systemctl start nvidia-fabricmanager, by root, on that machine; journalctl -u nvidia-fabricmanager says why it stopped",
+			"nvidia-fabricmanager is %s, and %s need it: CUDA would not start (error 802, system not yet initialized)", m.FabricManager, count(m.NVSwitches, "NVSwitch device"))
+	case m.FabricManagerVersion != "" && driver != "" && m.FabricManagerVersion != driver:
+		h.say(codes.FabricManager, "", "install the fabric manager of the driver's version and restart it",
+			"nvidia-fabricmanager is of version %s, the driver of %s: it refuses to work with it", m.FabricManagerVersion, driver)
+	}
+}

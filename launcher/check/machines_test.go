@@ -1,0 +1,158 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/plugins"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+// uuid is that of GPU i of a machine; no two begin alike.
+func uuid(machine, i int) string {
+	return fmt.Sprintf("GPU-%x%02x10000-1111-2222-3333-444444444444", i, machine)
+}
+
+func pci(i int) string { return fmt.Sprintf("0000:%x8:00.0", i+1) }
+
+// hgx is a healthy host with eight H100 and as many adapters: everything is told of it,
+// and nothing is wrong.
+func hgx(number int) Host {
+	name := fmt.Sprintf("gpu%02d", number+1)
+	d := &facts.Devices{GPUs: &plugins.GPUs{Source: "test", Driver: ptr("550.54.15"), CUDA: ptr("12.4")}, PCIDevices: 8}
+	f := facts.Host{
+		ID: name, Hostname: name, OS: "linux", User: "ann", Home: "/home/ann", Memory: 2015 << 30, ReachedAt: address(number), HostnameAddrs: []string{address(number)},
+		CPUs:         facts.CPUs{Physical: 96},
+		NICs:         []facts.NIC{{Name: "lo", Up: true, Loopback: true, MTU: 65536, Addresses: []string{"127.0.0.1"}}, {Name: "eno1", Up: true, State: "up", MTU: 9000, SpeedMbps: 25000, Addresses: []string{address(number)}}, {Name: "eno2", MTU: 1500}, {Name: "docker0", Up: true, MTU: 1500, Virtual: "docker's bridge", Addresses: []string{"172.17.0.1"}}},
+		Limits:       facts.Limits{NoFile: facts.Limit{Soft: ptr(uint64(1 << 20)), Hard: ptr(uint64(1 << 20))}},
+		SharedMemory: facts.Space{Path: "/dev/shm", Total: 1007 << 30, Free: 1000 << 30}, Disk: facts.Space{Path: "/home/ann", Total: 1 << 40, Free: 1 << 39},
+		Cgroup: facts.Cgroup{Version: 2, PIDs: ptr(uint64(1 << 20))}, Devices: d,
+		Software: &facts.Software{Python: "/opt/venv/bin/python", Torch: "2.4.0+cu121", NCCL: "2.20.5"},
+	}
+	for cpu := range 192 {
+		f.CPUs.Allowed = append(f.CPUs.Allowed, cpu)
+	}
+	for i := range 8 {
+		hca := fmt.Sprint("mlx5_", i)
+		f.HCAs = append(f.HCAs, facts.HCA{Name: hca, Port: 1, State: "active", PhysState: "linkup", LinkLayer: "InfiniBand", SpeedGbps: 400})
+		d.GPUs.GPUs = append(d.GPUs.GPUs, h100(number, i))
+		links := slices.Repeat([]plugins.Link{"NV18"}, 8)
+		links[i] = "X"
+		d.Links = append(d.Links, links)
+		d.Near = append(d.Near, facts.Near{NUMA: ptr(i / 4), HCAs: []string{hca}, HCALink: "PIX"})
+	}
+	// Storage has a slower port of its own, management one that is not used.
+	f.HCAs = append(f.HCAs, facts.HCA{Name: "mlx5_8", Port: 1, State: "active", LinkLayer: "Ethernet", SpeedGbps: 25}, facts.HCA{Name: "mlx5_9", Port: 1, State: "down", PhysState: "disabled", LinkLayer: "Ethernet"})
+	d.Islands = plugins.Islands(d.Links)
+	return Host{Name: name, Facts: f, ClockOffset: ptr(0.02 * float64(number)), ClockError: 0.01, Reach: []Reach{{Addr: address(0) + ":29400", From: address(number)}},
+		More: More{NVSwitches: 4, FabricManager: "active", FabricManagerVersion: "550.54.15", KernelModule: "550.54.15", PythonVersion: "3.11.7", Verbs: ptr(true), PeerMemory: ptr(true),
+			Networks: map[string][]string{"eno1": {address(number) + "/24"}, "docker0": {"172.17.0.1/16"}},
+			Spaces:   []Space{{Space: facts.Space{Path: "/scratch", Total: 1 << 40, Free: 1 << 39}, Use: "logs", Inodes: 1 << 20, InodesFree: 1 << 19}}}}
+}
+
+func address(number int) string { return fmt.Sprintf("10.0.0.%d", number+1) }
+
+// h100 is a GPU that tells everything.
+func h100(machine, i int) plugins.GPU {
+	g := plugins.GPU{
+		Index: i, UUID: uuid(machine, i), PCI: pci(i), Name: "NVIDIA H100 80GB HBM3", State: plugins.StateOK,
+		Memory: plugins.Memory{Total: ptr(uint64(80 << 30)), Used: ptr(uint64(4 << 20)), Reserved: ptr(uint64(500 << 20))}, Processes: []plugins.Process{},
+		PCIe:        plugins.PCIe{Generation: ptr(1), GenerationMax: ptr(5), Width: ptr(16), WidthMax: ptr(16)}, // idle
+		ComputeMode: ptr("default"), MIG: plugins.MIG{Enabled: ptr(false), Pending: ptr(false)}, Throttled: []string{"sw_power_cap"}, Recovery: ptr("none"),
+		ECC:      plugins.ECC{Enabled: ptr(true), Volatile: ptr(uint64(0)), Aggregate: ptr(uint64(0)), SRAMVolatile: ptr(uint64(0))},
+		Remapped: plugins.Remapped{Correctable: ptr(1), Uncorrectable: ptr(0), Pending: ptr(false), Failed: ptr(false)}, Persistence: ptr(true), Fabric: ptr("completed"),
+	}
+	for link := range 18 {
+		g.NVLinks = append(g.NVLinks, plugins.NVLink{Link: link, Active: true})
+	}
+	return g
+}
+
+// cluster is a job on healthy hosts, planned, and what is known of them.
+type cluster struct {
+	Input
+	t *testing.T
+}
+
+// healthy makes a job of these lines of a ranks block, and others of the job, on so many
+// hosts.
+func healthy(t *testing.T, hosts int, ranks string, more ...string) *cluster {
+	t.Helper()
+	c := &cluster{t: t}
+	for i := range hosts {
+		c.Hosts = append(c.Hosts, hgx(i))
+	}
+	c.plan(ranks, more...)
+	return c
+}
+
+// plan makes the plan from what is known now.
+func (c *cluster) plan(ranks string, more ...string) {
+	c.t.Helper()
+	var names []string
+	var known []facts.Host
+	for _, h := range c.Hosts {
+		names = append(names, fmt.Sprintf("%q", h.Name))
+		known = append(known, copyOf(h.Facts))
+	}
+	text := fmt.Sprintf("job \"j\" {\n  command = [\"python\", \"train.py\"]\n  hosts \"ssh\" {\n    names = [%s]\n  }\n  ranks {\n%s\n  }\n%s\n}", strings.Join(names, ", "), ranks, strings.Join(more, "\n"))
+	job, diags := config.Source{Filename: "job.hcl", Text: []byte(text)}.Evaluate()
+	if diags.HasErrors() {
+		c.t.Fatal(diags)
+	}
+	p, problems := plan.Make(job, known)
+	if len(problems) > 0 {
+		c.t.Fatal(problems)
+	}
+	c.Job, c.Plan = job, p
+}
+
+// copyOf keeps what the plan knows from what becomes of the host's GPUs later.
+func copyOf(f facts.Host) facts.Host {
+	if f.Devices == nil || f.Devices.GPUs == nil {
+		return f
+	}
+	d, gpus := *f.Devices, *f.Devices.GPUs
+	gpus.GPUs = slices.Clone(gpus.GPUs)
+	d.GPUs, f.Devices = &gpus, &d
+	return f
+}
+
+// gpu is a GPU of a host, to be broken.
+func (c *cluster) gpu(host, i int) *plugins.GPU { return &c.Hosts[host].Facts.Devices.GPUs.GPUs[i] }
+
+// cut leaves a host n GPUs, as if the others had never been there.
+func (c *cluster) cut(host, n int) {
+	d := c.facts(host).Devices
+	d.GPUs.GPUs, d.Near, d.Links, d.PCIDevices = d.GPUs.GPUs[:n], d.Near[:n], d.Links[:n], n
+	for i := range d.Links {
+		d.Links[i] = d.Links[i][:n]
+	}
+	d.Islands = plugins.Islands(d.Links)
+}
+
+func (c *cluster) facts(host int) *facts.Host { return &c.Hosts[host].Facts }
+
+func (c *cluster) more(host int) *More { return &c.Hosts[host].More }
+
+// text is findings as a test fails with them.
+func text(found []Finding) string {
+	var b strings.Builder
+	for _, f := range found {
+		gpu, rank := "-", "-"
+		if f.GPU != nil {
+			gpu = fmt.Sprint(*f.GPU)
+		}
+		if f.Rank != nil {
+			rank = fmt.Sprint(*f.Rank)
+		}
+		fmt.Fprintf(&b, "%s %s [%s gpu %s rank %s] %s\n    %s\n", f.Severity, f.Code, f.Host, gpu, rank, f.Message, f.Fix)
+	}
+	return b.String()
+}

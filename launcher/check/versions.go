@@ -1,0 +1,165 @@
+package check
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/plugins"
+)
+
+// versions compares what hosts run with. Different NCCLs or torches end in hangs and
+// "unhandled system error" (pytorch issue 72768, nccl issue 286), different drivers seldom.
+func (j *judge) versions() {
+	for i := range j.in.Hosts {
+		j.program(i)
+		j.module(i)
+	}
+	const same = "install the same everywhere, best from one lock file or image; the odd one is named above"
+	hasGPU := func(value func(d *plugins.GPUs) *string) func(h Host) string {
+		return func(h Host) string {
+			if d := h.Facts.Devices; d != nil && d.GPUs != nil && len(d.GPUs.GPUs) > 0 && value(d.GPUs) != nil {
+				return *value(d.GPUs)
+			}
+			return ""
+		}
+	}
+	drivers := j.each(hasGPU(func(d *plugins.GPUs) *string { return d.Driver }))
+	j.differ(differing{codes.DriverDiffers, "NVIDIA driver", "have the same driver installed everywhere; where the job runs well, check { ignore = [\"driver_differs\"] }", drivers, always(Warn)})
+	if !isVaried(drivers) { // another driver brings another CUDA
+		j.differ(differing{codes.CUDADiffers, "CUDA", "the same driver tells different versions: look for compatibility libraries (cuda-compat) in LD_LIBRARY_PATH on one of them",
+			j.each(hasGPU(func(d *plugins.GPUs) *string { return d.CUDA })), always(Warn)})
+	}
+	severe := lowered(Fail, j.in.Plan.Backend == "none", Warn)
+	j.differ(differing{codes.TorchDiffers, "torch", same, j.each(func(h Host) string { return h.runsWith().Torch }), byRelease(severe, Warn)})
+	j.differ(differing{codes.NCCLDiffers, "NCCL", same, j.each(func(h Host) string { return h.runsWith().NCCL }),
+		byRelease(lowered(Fail, j.in.Plan.Backend != "nccl", Info), lowered(Warn, j.in.Plan.Backend != "nccl", Info))})
+	j.differ(differing{codes.PythonDiffers, "Python", same, j.each(func(h Host) string { return h.More.PythonVersion }), byRelease(Warn, Info)})
+	j.torchMissing()
+}
+
+func isVaried(values map[int]string) bool {
+	first, varied := "", false
+	for _, v := range values {
+		varied = varied || first != "" && v != first
+		first = v
+	}
+	return varied
+}
+
+func (j *judge) program(at int) {
+	h := j.in.Hosts[at]
+	if h.More.ProgramMissing != "" {
+		j.add(Finding{Code: codes.CommandMissing, Host: h.Name}, "", "install it there, write its whole path in command, or have setup put it into PATH",
+			"the command cannot be started: %s", h.More.ProgramMissing)
+	}
+}
+
+// module compares NVIDIA's kernel module with the libraries, which an update of packages
+// leaves apart (NVML's LIB_RM_VERSION_MISMATCH).
+func (j *judge) module(at int) {
+	h := j.in.Hosts[at]
+	d := h.Facts.Devices
+	if h.More.KernelModule == "" || d == nil || d.GPUs == nil || d.Driver == nil || *d.Driver == h.More.KernelModule {
+		return
+	}
+	j.add(Finding{Code: codes.ModuleDiffers, Host: h.Name}, "", "reboot it (or reload the module while nobody uses the GPUs)",
+		"NVIDIA's kernel module is of version %s, its libraries of %s: the driver was updated and not reloaded", h.More.KernelModule, *d.Driver)
+}
+
+// torchMissing tells of Pythons without torch. That may be right for a job that needs
+// none, but not where other hosts have it.
+func (j *judge) torchMissing() {
+	var with, without []int
+	for i, h := range j.in.Hosts {
+		switch s := h.runsWith(); {
+		case s.Torch != "":
+			with = append(with, i)
+		case s.Python != "":
+			without = append(without, i)
+		}
+	}
+	if len(without) == 0 || j.in.Plan.Backend == "none" {
+		return
+	}
+	const fix = "name the environment that has it: command = [\"venv/bin/python\", ...], or setup = \"source ~/venv/bin/activate\""
+	if len(with) == 0 {
+		s := j.in.Hosts[without[0]].runsWith()
+		j.several(codes.TorchMissing, Info, fix, "the command runs with %s, which has no torch (%s)", s.Python, s.Why)
+		return
+	}
+	for _, i := range without {
+		s := j.in.Hosts[i].runsWith()
+		j.add(Finding{Code: codes.TorchMissing, Host: j.in.Hosts[i].Name}, Warn, fix, "the command runs with %s, which has no torch, where %s has %s",
+			s.Python, j.in.Hosts[with[0]].Name, j.in.Hosts[with[0]].runsWith().Torch)
+	}
+}
+
+// Since NCCL 2.30 ranks may share a GPU if a variable says so (K).
+const sharedSince = "2.30"
+
+// sharing tells of ranks that share a GPU, which NCCL refuses as "Duplicate GPU detected"
+// (nccl issues 103, 231, 418): it tells GPUs apart by PCI address, so that MPS or MIG do
+// not help.
+func (j *judge) sharing() {
+	if j.in.Plan.Backend != "nccl" {
+		return
+	}
+	for i, part := range j.in.Plan.Hosts {
+		a, b, shared := j.twoOnOne(i)
+		if !shared {
+			continue
+		}
+		version := j.in.Hosts[i].runsWith().NCCL
+		asked := j.variable(i, "NCCL_MULTI_RANK_GPU_ENABLE") == "1"
+		allowed := version != "" && !earlier(version, sharedSince)
+		if allowed && asked {
+			continue
+		}
+		device, fix := j.in.Plan.Ranks[a].Device, "give each rank a GPU of its own, or write ranks { backend = \"gloo\" }"
+		words := "before NCCL 2.30 that cannot be changed"
+		switch {
+		case allowed:
+			words = "this NCCL, " + version + ", allows it on demand"
+			fix = "env = { NCCL_MULTI_RANK_GPU_ENABLE = \"1\" } (experimental), or ranks { backend = \"gloo\" }"
+		case version != "":
+			words += "; there is " + version
+		}
+		unsure := version == "" && j.in.Job.Backend != "nccl" // nobody has asked for NCCL
+		f := Finding{Code: codes.NCCLSharedGPU, Host: part.Name, GPU: &device.Index}
+		j.add(f, lowered(Fail, unsure, Warn), fix, "ranks %d and %d are on it, and NCCL takes one rank of a job per GPU (\"Duplicate GPU detected\"): %s", a, b, words)
+	}
+}
+
+// twoOnOne finds two ranks of a host on one GPU.
+func (j *judge) twoOnOne(host int) (a, b int, shared bool) {
+	part, first := j.in.Plan.Hosts[host], map[string]int{}
+	for _, r := range j.in.Plan.Ranks[part.FirstRank : part.FirstRank+part.Ranks] {
+		if r.Device == nil {
+			continue
+		}
+		key := fmt.Sprintf("%s %d", r.Device.PCI, r.Device.Index)
+		if a, taken := first[key]; taken {
+			return a, r.Rank, true
+		}
+		first[key] = r.Rank
+	}
+	return 0, 0, false
+}
+
+// earlier compares the numbers of versions such as 2.29.3.
+func earlier(a, b string) bool {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range bs {
+		if i >= len(as) {
+			return true
+		}
+		x, _ := strconv.Atoi(as[i])
+		y, _ := strconv.Atoi(bs[i])
+		if x != y {
+			return x < y
+		}
+	}
+	return false
+}
