@@ -24,8 +24,8 @@ func (c *chooser) arrange(candidates []Device, n int) []Device {
 	}
 	pieces := piecesOf(c.first, n, sizes[0])
 	placed := make([][]Device, len(pieces))
-	for i, size := range pieces {
-		placed[i] = a.withinIsland(size)
+	for _, i := range largestFirst(pieces) { // a small one must not break what a large one needs
+		placed[i] = a.withinIsland(pieces[i])
 	}
 	for i, size := range pieces {
 		if placed[i] == nil {
@@ -44,6 +44,16 @@ func piecesOf(first, n, size int) []int {
 		first, n = first+piece, n-piece
 	}
 	return pieces
+}
+
+// largestFirst are the positions of pieces, those of large ones first.
+func largestFirst(pieces []int) []int {
+	order := make([]int, len(pieces))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(pieces[b], pieces[a]) })
+	return order
 }
 
 func sum(numbers []int) int {
@@ -104,7 +114,7 @@ func (c *chooser) islandsAmong(candidates []Device) [][]int {
 	links := make([][]plugins.Link, len(gpus))
 	for i, a := range gpus {
 		for _, b := range gpus {
-			links[i] = append(links[i], c.devices.Links[a][b])
+			links[i] = append(links[i], linkAt(c.devices.Links, a, b))
 		}
 	}
 	islands := plugins.Islands(links)
@@ -198,10 +208,10 @@ func (a *arranger) anywhere(first, size int, within []int) []Device {
 // those it has, and returns the gathering whose worst way is best.
 func (a *arranger) closest(size int) []Device {
 	var best []Device
-	bestWay := 0
+	bestWay := far{}
 	for seed := range a.left {
 		found, worst := a.around(seed, size)
-		if best == nil || worst < bestWay {
+		if best == nil || worst.less(bestWay) {
 			best, bestWay = found, worst
 		}
 	}
@@ -209,26 +219,40 @@ func (a *arranger) closest(size int) []Device {
 	return best
 }
 
-func (a *arranger) around(seed, size int) (found []Device, worst int) {
+// far is how far devices are from each other: by the way between them, then by whether that
+// leads from one NUMA node to another.
+type far struct{ way, nodes int }
+
+func (f far) less(other far) bool {
+	return cmp.Or(cmp.Compare(f.way, other.way), cmp.Compare(f.nodes, other.nodes)) < 0
+}
+
+func (a *arranger) around(seed, size int) (found []Device, worst far) {
 	found = []Device{a.left[seed]}
 	rest := slices.Delete(slices.Clone(a.left), seed, seed+1)
 	for len(found) < size && len(rest) > 0 {
-		at, way := 0, len(ways)+1
+		at, way := 0, far{way: len(ways)}
 		for i, d := range rest {
-			if w := a.worstWay(found, d); w < way {
+			if w := a.worstWay(found, d); w.less(way) {
 				at, way = i, w
 			}
 		}
-		found, worst = append(found, rest[at]), max(worst, way)
+		found = append(found, rest[at])
+		if worst.less(way) {
+			worst = way
+		}
 		rest = slices.Delete(rest, at, at+1)
 	}
 	return found, worst
 }
 
-func (a *arranger) worstWay(devices []Device, d Device) int {
-	worst := 0
+func (a *arranger) worstWay(devices []Device, d Device) far {
+	worst := far{}
 	for _, other := range devices {
-		worst = max(worst, distance(a.link(d, other)))
+		way := far{distance(a.link(d, other)), flag(a.node(d) != a.node(other))}
+		if worst.less(way) {
+			worst = way
+		}
 	}
 	return worst
 }
@@ -238,14 +262,19 @@ func (a *arranger) worstWay(devices []Device, d Device) int {
 func (c *chooser) link(a, b Device) plugins.Link { return linkBetween(c.devices.Links, a, b) }
 
 func linkBetween(links [][]plugins.Link, a, b Device) plugins.Link {
-	if a.gpu >= len(links) || b.gpu >= len(links[a.gpu]) {
-		return ""
-	}
-	link := links[a.gpu][b.gpu]
+	link := linkAt(links, a.gpu, b.gpu)
 	if a.IsInstance() || b.IsInstance() {
 		link = slower(link, "PHB")
 	}
 	return link
+}
+
+// linkAt is the way between two GPUs; unknown where there is no table of them.
+func linkAt(links [][]plugins.Link, a, b int) plugins.Link {
+	if a >= len(links) || b >= len(links[a]) {
+		return ""
+	}
+	return links[a][b]
 }
 
 func slower(a, b plugins.Link) plugins.Link {

@@ -27,13 +27,29 @@ func (p *Plan) bind(host int) {
 	}
 	for _, node := range sortedKeys(byNode) {
 		ranks := byNode[node]
-		cores := coresOf(f, f.Devices.Near[p.Ranks[ranks[0]].Device.gpu].CPUs)
+		cores := coresOf(f, p.cpusOf(f, node, ranks))
 		if len(cores) == 0 {
 			p.warnUnbound(h.Name, node, ranks, f)
 			continue
 		}
 		p.shareOut(ranks, cores, node)
 	}
+}
+
+// cpusOf are the allowed CPUs of a NUMA node: as the slot of a rank's device tells them, else
+// as the kernel's table of nodes does.
+func (p *Plan) cpusOf(f facts.Host, node int, ranks []int) []int {
+	for _, rank := range ranks {
+		if cpus := f.Devices.Near[p.Ranks[rank].Device.gpu].CPUs; len(cpus) > 0 {
+			return cpus
+		}
+	}
+	for _, n := range f.Nodes {
+		if n.ID == node {
+			return n.CPUs
+		}
+	}
+	return nil
 }
 
 func sortedKeys(m map[int][]int) []int {
@@ -76,13 +92,16 @@ func (p *Plan) shareOut(ranks []int, cores [][]int, node int) {
 }
 
 func (p *Plan) warnUnbound(host string, node int, ranks []int, f facts.Host) {
-	who := fmt.Sprintf("rank %d", ranks[0])
-	if n := len(ranks); n > 1 {
-		who = fmt.Sprintf("ranks %d to %d", ranks[0], ranks[n-1])
+	who := "rank " + Spans(ranks)
+	if len(ranks) > 1 {
+		who = "ranks " + Spans(ranks)
+	}
+	why := fmt.Sprintf("of which no CPU is allowed there (CPUs %s are): they run on any of these, far from their GPUs", Spans(f.CPUs.Allowed))
+	if len(f.CPUs.Allowed) == 0 {
+		why = "and which CPUs are allowed there is not known: they are not bound"
 	}
 	p.Warnings = append(p.Warnings, Problem{Code: "not_bound", Host: host, Message: fmt.Sprintf(
-		"%s: the GPUs of %s sit on NUMA node %d, of which no CPU is allowed there (CPUs %s are): they run on any of these, far from their GPUs",
-		host, who, node, Spans(f.CPUs.Allowed))})
+		"%s: the GPUs of %s sit on NUMA node %d, %s", host, who, node, why)})
 }
 
 // Spans writes numbers in ascending order as the kernel writes lists of CPUs: 0-3,8.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/muster-dev/muster/plugins"
@@ -46,6 +47,24 @@ func (c *chooser) busy(d Device) string {
 		return fmt.Sprintf("%s in use that no process here explains: somebody's in another container, or what a dead process has left", bytesWord(unexplained))
 	}
 	return ""
+}
+
+// noteUnknown tells of devices that are taken for idle because nothing is told of them.
+func (c *chooser) noteUnknown(s share) {
+	var unknown []string
+	for _, d := range s.devices {
+		g := c.gpu(d)
+		used := g.Memory.Used
+		if d.IsInstance() {
+			_, used, _ = instanceMemory(g, d)
+		}
+		if used == nil && g.Processes == nil {
+			unknown = append(unknown, d.String())
+		}
+	}
+	if len(unknown) > 0 {
+		c.note("use_unknown", "%s: whether somebody uses %s is not known: neither memory nor processes are told", c.host.Name, strings.Join(unknown, ", "))
+	}
 }
 
 // holder names a process, and whose it is where that can be seen.
@@ -114,12 +133,10 @@ type Before struct {
 // Before tells of the devices of a host's ranks, each once.
 func (p *Plan) Before(host int) []Before {
 	var all []Before
-	seen := map[string]bool{}
-	for _, d := range p.Hosts[host].Devices {
-		if seen[d.UUID] {
+	for i, d := range p.Hosts[host].Devices {
+		if slices.ContainsFunc(p.Hosts[host].Devices[:i], d.same) {
 			continue
 		}
-		seen[d.UUID] = true
 		g := p.facts[host].Devices.GPUs.GPUs[d.gpu]
 		b := Before{Device: d, Used: orZero(g.Memory.Used), PIDs: map[int]bool{}}
 		if d.IsInstance() {

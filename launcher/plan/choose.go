@@ -27,7 +27,7 @@ type chooser struct {
 type share struct {
 	ranks   int
 	devices []Device // in the order of ranks; none: the ranks use no GPU
-	// hidden is set where there may be GPUs that the job does not want.
+	// hidden is set where the job wants no GPU: there may be some, nobody has looked.
 	hidden bool
 	// bare is set where a host has no GPU and nothing said how many ranks it gets.
 	bare bool
@@ -58,7 +58,7 @@ func (c *chooser) note(code, format string, args ...any) {
 // choose decides how many ranks the host gets, and on which devices.
 func (c *chooser) choose() share {
 	if c.host.Devices.Kind == config.DevicesNone {
-		return share{ranks: max(1, c.host.PerHost), hidden: c.devices != nil}
+		return share{ranks: max(1, c.host.PerHost), hidden: true}
 	}
 	if c.devices == nil {
 		return c.withoutDevices()
@@ -78,6 +78,8 @@ func (c *chooser) choose() share {
 	}
 	if len(c.problems) == 0 {
 		c.checkSharing(s)
+		c.checkSpread(s)
+		c.noteUnknown(s)
 	}
 	return s
 }
@@ -99,11 +101,13 @@ func (c *chooser) withoutDevices() share {
 	}
 	asked := c.host.PerGPU || c.host.Devices.Kind == config.DevicesCount || c.host.Devices.Kind == config.DevicesList
 	switch {
-	case d != nil && d.Expected != "" && d.None != "":
+	case d != nil && d.Expected != "":
 		c.refuse("devices_unknown", "%s should have GPUs (%s), but nothing can be known of them: %s; if the job uses none, write ranks { devices = \"none\" }",
 			c.host.Name, d.Expected, why)
 	case asked:
 		c.refuse("no_gpu", "%s has no GPU: %s", c.host.Name, why)
+	case c.job.Backend == "nccl":
+		c.refuse("no_gpu", "%s has no GPU (%s), and backend = \"nccl\" needs one for each rank", c.host.Name, why)
 	}
 	return share{ranks: max(1, c.host.PerHost), bare: c.host.PerHost == 0}
 }
@@ -151,25 +155,21 @@ func (c *chooser) gpu(d Device) plugins.GPU { return c.devices.GPUs.GPUs[d.gpu] 
 // all are all devices that may be used. One that cannot be makes the job smaller than
 // somebody thinks, so it is refused, not left out.
 func (c *chooser) all(allowed []Device, ordered bool) share {
-	for i, g := range c.devices.GPUs.GPUs {
+	for _, g := range c.devices.GPUs.GPUs {
 		if isPartitioned(g) && len(g.MIG.Instances) == 0 && c.facts.Environ[c.variable()] == "" {
-			c.refuse("unusable_device", "%s: GPU %d has MIG on and %s", c.host.Name, i, instances(g))
+			c.refuse("unusable_device", "%s: GPU %d has MIG on and %s", c.host.Name, g.Index, instances(g))
 		}
 	}
 	if len(allowed) == 0 && len(c.problems) == 0 {
-		c.refuse("no_gpu", "%s: no GPU may be used there: %s=%q", c.host.Name, c.variable(), c.facts.Environ[c.variable()])
+		c.refuse("no_gpu", "%s: no GPU may be used there: %s=%q names none; unset it there, or write ranks { devices = \"none\" }",
+			c.host.Name, c.variable(), c.facts.Environ[c.variable()])
+		return share{}
 	}
-	var table []string
-	for _, d := range allowed {
-		if why := unusable(c.gpu(d)); why != "" {
-			table = append(table, fmt.Sprintf("  %s %s", d, why))
-		} else if why := c.busy(d); why != "" && !c.job.Placement.Shared {
-			table = append(table, fmt.Sprintf("  %s is busy: %s", d, why))
-		}
-	}
+	c.warnMissing()
+	_, table, busy := c.idle(allowed)
 	if len(table) > 0 {
 		c.refuse("busy_device", "%s: all %s are asked for, one rank each, but not all can be had:\n%s\n  Name those to use, ranks { devices = [...] }, or their number%s",
-			c.host.Name, count(len(allowed), "GPU"), strings.Join(table, "\n"), c.minFreeHint())
+			c.host.Name, count(len(allowed), "GPU"), strings.Join(table, "\n"), c.minFreeHint("; ", busy))
 	}
 	if !ordered {
 		allowed = c.arrange(allowed, len(allowed))
@@ -177,11 +177,22 @@ func (c *chooser) all(allowed []Device, ordered bool) share {
 	return share{ranks: len(allowed), devices: allowed, claimed: !c.job.Placement.Shared}
 }
 
-func (c *chooser) minFreeHint() string {
-	if c.job.Placement.MinFree > 0 {
+// warnMissing tells of GPUs that are on the bus and that the driver does not show: the job
+// gets smaller than somebody thinks. A container or a scheduler may have given a part of the
+// machine.
+func (c *chooser) warnMissing() {
+	shown, given := len(c.devices.GPUs.GPUs), c.facts.Container != "" || c.facts.Environ["SLURM_JOB_ID"] != ""
+	if shown < c.devices.PCIDevices && !given && c.devices.Visibility.Variable == "" {
+		c.warn("missing_devices", "%s: the driver shows %s, but %d are on the PCI bus: the others did not start or were lost (dmesg there says more)",
+			c.host.Name, count(shown, "GPU"), c.devices.PCIDevices)
+	}
+}
+
+func (c *chooser) minFreeHint(before string, busy int) string {
+	if busy == 0 || c.job.Placement.MinFree > 0 {
 		return ""
 	}
-	return "; min_free = \"40GiB\" takes GPUs with that much free memory"
+	return before + "min_free = \"40GiB\" takes GPUs with that much free memory"
 }
 
 // some are as many idle devices as are asked for.
@@ -191,38 +202,50 @@ func (c *chooser) some(allowed []Device, ordered bool) share {
 	if c.host.PerHost > 0 {
 		ranks = c.host.PerHost
 	}
-	var idle []Device
-	var table []string
-	for _, d := range allowed {
-		why := unusable(c.gpu(d))
-		if busy := c.busy(d); why == "" && busy != "" && !c.job.Placement.Shared {
-			why = "is busy: " + busy
-		}
-		if why == "" {
-			idle = append(idle, d)
-		} else {
-			table = append(table, fmt.Sprintf("  %s %s", d, why))
-		}
+	idle, table, busy := c.idle(allowed)
+	if c.job.Placement.Shared && c.host.Devices.Kind != config.DevicesCount {
+		n = max(1, min(n, len(idle)))
 	}
-	if c.job.Placement.Shared {
-		n = min(n, len(idle))
+	asked := count(n, "rank")
+	if c.host.Devices.Kind == config.DevicesCount {
+		asked = count(n, "GPU")
 	}
 	switch {
 	case len(allowed) < n && len(allowed) < len(devicesOf(c.devices)):
-		c.refuse("too_few_devices", "%s: %s asked, %s visible there (%s=%s)", c.host.Name, count(n, "rank"),
+		c.refuse("too_few_devices", "%s: %s asked, %s visible there (%s=%s)", c.host.Name, asked,
 			count(len(allowed), "GPU"), c.variable(), c.facts.Environ[c.variable()])
+	case len(allowed) < n && c.job.Placement.Shared:
+		c.refuse("too_few_devices", "%s: %s asked, but it has %s; how many ranks share them is said by per_host", c.host.Name, asked, count(len(allowed), "GPU"))
 	case len(allowed) < n:
 		c.refuse("too_few_devices", "%s: %s asked, but it has %s: two ranks never share a GPU unless shared = true; ranks that use no GPU are asked for by devices = \"none\"",
-			c.host.Name, count(n, "rank"), count(len(allowed), "GPU"))
-	case len(idle) < n || n == 0:
-		c.refuse("too_few_devices", "%s: %s asked, but only %d of its %s can be had:\n%s%s", c.host.Name, count(max(n, 1), "GPU"),
-			len(idle), count(len(allowed), "GPU"), strings.Join(table, "\n"), c.minFreeHint())
-	case ordered && len(c.job.Placement.Groups) == 0:
+			c.host.Name, asked, count(len(allowed), "GPU"))
+	case len(idle) < n:
+		c.refuse("too_few_devices", "%s: %s asked, but only %d of its %s can be had:\n%s%s", c.host.Name, count(n, "GPU"),
+			len(idle), count(len(allowed), "GPU"), strings.Join(table, "\n"), c.minFreeHint("\n  ", busy))
+	case ordered:
 		idle = idle[:n]
 	default:
 		idle = c.arrange(idle, n)
 	}
 	return share{ranks: ranks, devices: idle, claimed: !c.job.Placement.Shared}
+}
+
+// idle are the devices that can be had, with a table of why the others cannot and how many
+// of those are only busy.
+func (c *chooser) idle(allowed []Device) (idle []Device, table []string, busy int) {
+	for _, d := range allowed {
+		why, use := unusable(c.gpu(d)), c.busy(d)
+		switch {
+		case why != "":
+			table = append(table, fmt.Sprintf("  %s %s", d, why))
+		case use != "" && !c.job.Placement.Shared:
+			table = append(table, fmt.Sprintf("  %s is busy: %s", d, use))
+			busy++
+		default:
+			idle = append(idle, d)
+		}
+	}
+	return idle, table, busy
 }
 
 // checkSharing sees to it that ranks share a device only where that is meant and works.
@@ -239,6 +262,14 @@ func (c *chooser) checkSharing(s share) {
 		if isExclusive(c.gpu(d)) {
 			c.refuse("exclusive_device", "%s: %s is in compute mode exclusive process: a second rank on it would fail with \"busy or unavailable\"; use MPS, or as many ranks as GPUs", c.host.Name, d)
 		}
+	}
+}
+
+// checkSpread sees to it that a process that gets several devices can use them.
+func (c *chooser) checkSpread(s share) {
+	if len(s.devices) > s.ranks && slices.ContainsFunc(s.devices, Device.IsInstance) {
+		c.refuse("mig_spread", "%s: %s for %s, MIG devices among them: a process can use one MIG device only; choose as many devices as ranks",
+			c.host.Name, count(len(s.devices), "device"), count(s.ranks, "rank"))
 	}
 }
 

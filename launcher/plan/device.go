@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,13 +35,15 @@ func (d Device) String() string {
 // IsInstance reports whether the device is a part of a GPU, made by MIG.
 func (d Device) IsInstance() bool { return d.MIG != wholeGPU }
 
-// same reports whether two devices are one piece of hardware. A lost GPU may not tell its
-// UUID.
+// same reports whether two devices of a host are one piece of hardware. Not every device
+// tells its UUID, or has a PCI address.
 func (d Device) same(other Device) bool {
-	if d.UUID != "" && other.UUID != "" {
-		return d.UUID == other.UUID
-	}
-	return d.PCI == other.PCI && d.MIG == other.MIG
+	return d.UUID != "" && d.UUID == other.UUID || d.gpu == other.gpu && d.MIG == other.MIG
+}
+
+// comesBefore reports whether nvidia-smi shows a device before another.
+func (d Device) comesBefore(other Device) bool {
+	return cmp.Or(cmp.Compare(d.gpu, other.gpu), cmp.Compare(d.MIG, other.MIG)) < 0
 }
 
 // isPartitioned reports whether MIG is on: the GPU itself cannot be used then.
@@ -133,14 +137,21 @@ func only(d *facts.Devices, text string, is func(plugins.GPU) bool) (Device, err
 
 // inventory says which GPUs there are.
 func inventory(d *facts.Devices) string {
-	n := len(d.GPUs.GPUs)
-	switch n {
-	case 0:
-		return "is none"
-	case 1:
-		return fmt.Sprintf("is GPU %d only", d.GPUs.GPUs[0].Index)
+	var numbers []int
+	for _, g := range d.GPUs.GPUs {
+		numbers = append(numbers, g.Index)
 	}
-	return fmt.Sprintf("are %d, %d to %d", n, d.GPUs.GPUs[0].Index, d.GPUs.GPUs[n-1].Index)
+	slices.Sort(numbers)
+	n := len(numbers)
+	switch {
+	case n == 0:
+		return "is none"
+	case n == 1:
+		return fmt.Sprintf("is GPU %d only", numbers[0])
+	case numbers[n-1]-numbers[0] == n-1:
+		return fmt.Sprintf("are %d, %d to %d", n, numbers[0], numbers[n-1])
+	}
+	return fmt.Sprintf("are GPUs %s only", Spans(numbers))
 }
 
 func indices(d *facts.Devices, at []int) string {

@@ -58,11 +58,42 @@ func TestGPUsOnTheBusThatDoNotAnswerAreNoReasonToRunWithoutThem(t *testing.T) {
 	wantGPUs(t, p, -1, -1)
 }
 
+// Nobody looks at the devices of such a host, so nothing is known of them.
 func TestRanksWithoutDevicesSeeNone(t *testing.T) {
-	p := mustMake(t, on(t, 1, "per_host = 2\ndevices = \"none\""), machine(0, 4, nvswitch))
-	if value, set := env(t, p, 1, Meeting{})["CUDA_VISIBLE_DEVICES"]; !set || value != "" {
-		t.Errorf("CUDA_VISIBLE_DEVICES=%q, set: %v", value, set)
+	for _, h := range []facts.Host{machine(0, 4, nvswitch), host("m0", "10.0.0.1", 4)} {
+		p := mustMake(t, on(t, 1, "per_host = 2\ndevices = \"none\""), h)
+		if value, set := env(t, p, 1, Meeting{})["CUDA_VISIBLE_DEVICES"]; !set || value != "" {
+			t.Errorf("CUDA_VISIBLE_DEVICES=%q, set: %v", value, set)
+		}
 	}
+}
+
+func TestADriverThatShowsNoneOfTheGPUsOnTheBusIsNoReasonToRunWithoutThem(t *testing.T) {
+	h := host("m0", "10.0.0.1", 4)
+	h.Devices = &facts.Devices{GPUs: &plugins.GPUs{}, Expected: "4 NVIDIA devices on the PCI bus"}
+	mustHold(t, refusal(t, on(t, 1, ""), h), "4 NVIDIA devices on the PCI bus", "nothing was found")
+}
+
+func TestGPUsThatTheDriverDoesNotShowAreWarnedOf(t *testing.T) {
+	h := machine(0, 7, nvswitch)
+	h.Devices.PCIDevices = 8
+	mustHold(t, text(mustMake(t, on(t, 1, ""), h).Warnings), "m0: the driver shows 7 GPUs, but 8 are on the PCI bus")
+	h.Container = "docker"
+	if p := mustMake(t, on(t, 1, ""), h); len(p.Warnings) > 0 {
+		t.Errorf("a container was given 7: %v", p.Warnings)
+	}
+}
+
+// A number for all hosts says nothing of the one that lacks GPUs.
+func TestAHostWithoutGPUsAmongOthersIsSaid(t *testing.T) {
+	h := host("m0", "10.0.0.1", 4)
+	h.Devices = &facts.Devices{None: "no NVIDIA GPU"}
+	p := mustMake(t, on(t, 2, "per_host = 2"), h, machine(1, 2, nvswitch))
+	mustHold(t, text(p.Warnings), "m0 has no GPU: no NVIDIA GPU; its 2 ranks use none, while m1 has 2")
+	if p.Backend != "nccl" {
+		t.Errorf("backend %s", p.Backend)
+	}
+	mustHold(t, refusal(t, on(t, 1, "backend = \"nccl\""), h), "m0 has no GPU", "backend = \"nccl\" needs one")
 }
 
 func TestMoreRanksThanVisibleGPUsAreRefusedWithBothNumbers(t *testing.T) {
@@ -115,6 +146,53 @@ func TestAListThatTheHostForbidsIsRefusedNotDropped(t *testing.T) {
 	h := setVisible(machine(0, 4, nvswitch), "0,2")
 	mustHold(t, refusal(t, on(t, 1, "devices = [1, 2]"), h), "GPU 1 is not among the devices that CUDA_VISIBLE_DEVICES=0,2 allows there", "job.hcl:")
 	wantGPUs(t, mustMake(t, on(t, 1, "devices = [2, 0]"), h), 2, 0)
+}
+
+func TestTheHostsOrderIsKeptWithGroupsAndAmongMIGDevices(t *testing.T) {
+	for _, ranks := range []string{"groups = { tensor = 2 }", "per_host = 4\ngroups = { tensor = 2 }"} {
+		wantGPUs(t, mustMake(t, on(t, 1, ranks), setVisible(machine(0, 8, halves), "6,0,2,4")), 6, 0, 2, 4)
+	}
+	second, first := "MIG-488f0000-1111-5222-8333-444455556666", "MIG-377e0000-1111-5222-8333-444455556666"
+	p := mustMake(t, on(t, 1, ""), setVisible(partitioned(), second+","+first))
+	if got := []string{visible(t, p, 0), visible(t, p, 1)}; !slices.Equal(got, []string{second, first}) {
+		t.Errorf("ranks see %v", got)
+	}
+}
+
+func TestARefusalSaysEachThingOnce(t *testing.T) {
+	for _, why := range []string{
+		refusal(t, on(t, 1, "per_host = 3"), machine(0, 2, nvswitch)),
+		refusal(t, on(t, 1, ""), setVisible(machine(0, 2, nvswitch), "0,GPU-1,0,GPU-0")),
+		refusal(t, on(t, 2, ""), machine(0, 8, nvswitch), func() facts.Host { h := machine(0, 8, nvswitch); h.ID = "other"; return h }()),
+	} {
+		if strings.Contains(why, "\n") {
+			t.Errorf("said in several lines:\n%s", why)
+		}
+	}
+}
+
+// A site's own plugin may know its devices by their numbers only.
+func TestDevicesWithoutUUIDAndAddressAreToldApart(t *testing.T) {
+	h := machine(0, 4, nvswitch)
+	for i := range h.Devices.GPUs.GPUs {
+		h.Devices.GPUs.GPUs[i].UUID, h.Devices.GPUs.GPUs[i].PCI = "", ""
+	}
+	h.Devices.Visibility = plugins.Visibility{Variable: "HIP_VISIBLE_DEVICES", Names: "index"}
+	p := mustMake(t, on(t, 1, ""), h)
+	wantGPUs(t, p, 0, 1, 2, 3)
+	if n := len(p.Before(0)); n != 4 {
+		t.Errorf("before the start %d devices are told of", n)
+	}
+	wantGPUs(t, mustMake(t, on(t, 1, "devices = [2, 1]"), h), 2, 1)
+	wantGPUs(t, mustMake(t, on(t, 1, "devices = 3"), h), 0, 1, 2)
+}
+
+func TestNumbersWithGapsAreShownAsTheyAre(t *testing.T) {
+	h := machine(0, 3, nvswitch)
+	h.Devices.GPUs.GPUs[1].Index, h.Devices.GPUs.GPUs[2].Index = 2, 5
+	h.Devices.GPUs.GPUs[2].MIG.Enabled = ptr(true)
+	mustHold(t, refusal(t, on(t, 1, "devices = [1]"), h), "there is no GPU 1: there are GPUs 0,2,5 only")
+	mustHold(t, refusal(t, on(t, 1, ""), h), "GPU 5 has MIG on and it has no instances")
 }
 
 func TestSlurmsNumbersOfTheWholeMachine(t *testing.T) {
@@ -201,4 +279,17 @@ func TestAProcessMaySpreadOverSeveralGPUs(t *testing.T) {
 		t.Errorf("visible: %s", got)
 	}
 	wantGPUs(t, mustMake(t, on(t, 1, "per_host = 1\ndevices = 2"), machine(0, 4, nvswitch)), 0)
+	h := machine(0, 4, nvswitch)
+	for i := range h.Devices.GPUs.GPUs {
+		h.Devices.GPUs.GPUs[i].ComputeMode = ptr("exclusive_process")
+	}
+	p = mustMake(t, on(t, 1, "per_host = 1\ndevices = [2, 0]"), h)
+	if got := visible(t, p, 0); got != uuid(0, 2)+","+uuid(0, 0) {
+		t.Errorf("in exclusive mode visible: %s", got)
+	}
+	p = mustMake(t, on(t, 1, "per_host = 2\ndevices = 4"), h)
+	mustHold(t, text(p.Warnings), "a rank may touch another's GPU")
+	if got := visible(t, p, 1); strings.Count(got, "GPU-") != 4 {
+		t.Errorf("in exclusive mode two ranks share out %s", got)
+	}
 }

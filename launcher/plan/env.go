@@ -21,6 +21,8 @@ type Meeting struct {
 	// Software is what each host was found to run with once setup was done; shorter where
 	// that is not known.
 	Software []facts.Software
+	// Environ is what each host's environment told once setup was done: see facts.Telling.
+	Environ []map[string]string
 }
 
 // Var is a variable of a rank's environment and where it comes from.
@@ -32,6 +34,16 @@ type Var struct {
 	Default bool
 	// OfHost is set where it is the host's own.
 	OfHost bool
+	// Sensitive is set where the value is a secret, to be seen by the worker only.
+	Sensitive bool
+}
+
+// Shown is the value as people may see it.
+func (v Var) Shown() string {
+	if v.Sensitive {
+		return facts.Hidden
+	}
+	return v.Value
 }
 
 const contract = "torchrun's contract"
@@ -40,11 +52,13 @@ const contract = "torchrun's contract"
 // what the host itself adds.
 func (p *Plan) Env(rank int, m Meeting) ([]Var, error) {
 	r := p.Ranks[rank]
-	given, err := p.given(r)
+	given, err := p.given(r, m)
 	if err != nil {
 		return nil, err
 	}
-	layers := [][]Var{p.defaults(r, m), given, p.contract(r, m), p.devices(r, m)}
+	blocks, _ := p.ncclVars(r.Host, m, given)
+	merged, _ := p.allocatorVars(r.Host, m, given)
+	layers := [][]Var{p.defaults(r, m), p.derived(r.Host, m), blocks, given, merged, p.contract(r, m), p.devices(r, m)}
 	byName := map[string]Var{}
 	for _, layer := range layers {
 		for _, v := range layer {
@@ -76,25 +90,37 @@ func (p *Plan) WholeEnv(rank int, m Meeting, host map[string]string) ([]Var, err
 	}
 	for variable, value := range host {
 		if !planned[variable] {
-			vars = append(vars, Var{Name: variable, Value: value, Source: "the environment of " + name, OfHost: true})
+			vars = append(vars, Var{Name: variable, Value: value, Source: "the environment of " + name, OfHost: true, Sensitive: looksSecret(variable)})
 		}
 	}
 	slices.SortFunc(vars, func(a, b Var) int { return strings.Compare(a.Name, b.Name) })
 	return vars, nil
 }
 
+// secretWords are parts of names by which hosts' own variables are taken for secrets: what
+// is shown of an environment is often passed on.
+var secretWords = []string{"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "NCCL_PSK"}
+
+func looksSecret(name string) bool {
+	return slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(strings.ToUpper(name), word) })
+}
+
 // given is the job file's env.
-func (p *Plan) given(r Rank) ([]Var, error) {
-	vars, diags := p.job.EnvOf(r.Host, config.RankScope{
+func (p *Plan) given(r Rank, m Meeting) ([]Var, error) {
+	scope := config.RankScope{
 		Global: r.Rank, Local: r.Local, WorldSize: p.WorldSize,
-		HostName: p.Hosts[r.Host].Name, HostIndex: r.Host,
-	})
+		HostName: p.Hosts[r.Host].Name, HostIndex: r.Host, HostEnv: p.environOf(r.Host, m),
+	}
+	if d := r.Device; d != nil {
+		scope.GPU = &config.RankGPU{UUID: d.UUID, PCI: d.PCI, Index: d.Index}
+	}
+	vars, diags := p.job.EnvOf(r.Host, scope)
 	if diags.HasErrors() {
 		return nil, fmt.Errorf("env of rank %d: %w", r.Rank, diags)
 	}
 	given := make([]Var, 0, len(vars))
 	for _, v := range vars {
-		given = append(given, Var{Name: v.Name, Value: v.Value, Source: v.Source})
+		given = append(given, Var{Name: v.Name, Value: v.Value, Source: v.Source, Sensitive: v.Sensitive})
 	}
 	return given, nil
 }

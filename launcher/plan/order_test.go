@@ -66,6 +66,31 @@ func TestAGroupThatBeginsOnAnotherHostIsCutWhereItIs(t *testing.T) {
 	wantGPUs(t, p, 0, 1, 4, 5, 0, 1, 2, 3)
 }
 
+// Three GPUs of one island and four of the other: the one rank that completes a group of the
+// host before must not take what a whole group needs.
+func TestAPartOfAGroupLeavesIslandsToWholeOnes(t *testing.T) {
+	h := machine(1, 7, func(i, j int) plugins.Link {
+		if (i < 4) == (j < 4) {
+			return "NV4"
+		}
+		return "SYS"
+	})
+	p := mustMake(t, on(t, 2, "groups = { tensor = 3 }"), machine(0, 2, nvswitch), h)
+	for _, g := range p.Groups[1:] {
+		if !g.Fast() {
+			t.Errorf("group %+v; GPUs %v", g, gpusOf(p))
+		}
+	}
+}
+
+func TestWhereLinksAreNotKnownOneNodeIsPreferred(t *testing.T) {
+	h := machine(0, 4, func(i, j int) plugins.Link { return "" })
+	h.Devices.GPUs.GPUs[0].State = plugins.StateLost
+	wantGPUs(t, mustMake(t, on(t, 1, "devices = 2"), h), 2, 3)
+	h.Devices.Links, h.Devices.Near = nil, h.Devices.Near[:1]
+	wantGPUs(t, mustMake(t, on(t, 1, "devices = 2\ngroups = { tensor = 2 }"), h), 1, 2)
+}
+
 func TestAWrittenOrderIsKept(t *testing.T) {
 	p := mustMake(t, on(t, 1, "devices = [7, 0, 5, 2]\ngroups = { tensor = 2 }"), machine(0, 8, halves))
 	wantGPUs(t, p, 7, 0, 5, 2)
@@ -129,7 +154,20 @@ func TestBindingStaysWithinTheCpuset(t *testing.T) {
 			t.Errorf("rank %d is bound to CPUs %v of a node that is not allowed", r.Rank, r.CPUs)
 		}
 	}
-	mustHold(t, text(p.Warnings), "ranks 4 to 7 sit on NUMA node 1, of which no CPU is allowed there (CPUs 4-7 are)")
+	mustHold(t, text(p.Warnings), "ranks 4-7 sit on NUMA node 1, of which no CPU is allowed there (CPUs 4-7 are)")
+}
+
+func TestANodeOfUnknownSlotsIsLookedUpAndUnknownCPUsAreSaid(t *testing.T) {
+	h := machine(0, 2, nvswitch)
+	for i := range h.Devices.Near {
+		h.Nodes = append(h.Nodes, facts.Node{ID: i, CPUs: h.Devices.Near[i].CPUs})
+		h.Devices.Near[i].CPUs = nil
+	}
+	if got := Spans(mustMake(t, on(t, 1, ""), h).Ranks[1].CPUs); got != "8-15,24-31" {
+		t.Errorf("rank 1 has CPUs %s", got)
+	}
+	h.CPUs, h.Nodes = facts.CPUs{}, nil
+	mustHold(t, text(mustMake(t, on(t, 1, ""), h).Warnings), "rank 0 sit on NUMA node 0, and which CPUs are allowed there is not known: they are not bound")
 }
 
 func TestMoreRanksThanCoresShareThem(t *testing.T) {

@@ -43,8 +43,10 @@ func (p *Plan) place(c *chooser, s share) {
 		}
 		p.Ranks = append(p.Ranks, r)
 	}
-	if len(s.devices) > 0 {
+	if c.devices != nil {
 		h.variable = c.variable()
+	}
+	if len(s.devices) > 0 {
 		c.show(&h, s)
 	}
 	p.Hosts = append(p.Hosts, h)
@@ -59,11 +61,12 @@ func (c *chooser) show(h *Host, s share) {
 		h.Visibility, h.VisibleWhy = "host", "every rank sees the devices of all, so that they can reach each other's"
 	}
 	if why, must := c.mustSeeOne(s); why != "" {
+		spread := len(s.devices) > s.ranks // one for each rank would leave some to nobody
 		switch {
 		case asked == "host" && must:
 			c.refuse("visibility", "%s: visibility = \"host\" does not work there: %s; leave it out, or write \"rank\"", h.Name, why)
-		case asked == "host":
-			c.warn("visibility", "%s: with visibility = \"host\" a rank may touch another's GPU: %s", h.Name, why)
+		case asked == "host" || asked == "" && spread:
+			c.warn("visibility", "%s: with visibility \"host\" a rank may touch another's GPU: %s", h.Name, why)
 		case asked == "":
 			h.Visibility, h.VisibleWhy = "rank", why
 			c.note("visibility", "%s: each rank sees its own device only, as number 0 (LOCAL_RANK is 0, MUSTER_LOCAL_RANK the real one): %s", h.Name, why)
@@ -79,7 +82,7 @@ func (c *chooser) mustSeeOne(s share) (why string, must bool) {
 		switch {
 		case d.IsInstance() && s.ranks > 1:
 			return fmt.Sprintf("%s is used, and a process can use one MIG device only", d), true
-		case isExclusive(c.gpu(d)):
+		case isExclusive(c.gpu(d)) && s.ranks > 1:
 			return fmt.Sprintf("%s is in compute mode exclusive process: a rank that touches it before it has chosen its own (cuda:0) would keep its owner out", d), false
 		}
 	}
@@ -112,8 +115,8 @@ func (c *chooser) names(s share) string {
 	return "uuid"
 }
 
-// missingGPUs finds hosts without GPUs among such as have some, where nothing says how
-// many ranks they get: the job would run, smaller and slower than anybody thinks.
+// missingGPUs finds hosts without GPUs among such as have some. Where nothing says how many
+// ranks they get, the job would run smaller and slower than anybody thinks.
 func (p *Plan) missingGPUs(bare []bool) []Problem {
 	with := slices.IndexFunc(p.Hosts, func(h Host) bool { return len(h.Devices) > 0 })
 	if with < 0 {
@@ -121,12 +124,17 @@ func (p *Plan) missingGPUs(bare []bool) []Problem {
 	}
 	var problems []Problem
 	for i, h := range p.Hosts {
-		if !bare[i] {
+		if len(h.Devices) > 0 || h.hidden {
 			continue
 		}
 		why := ""
 		if d := p.facts[i].Devices; d != nil && d.None != "" {
 			why = ": " + d.None
+		}
+		if !bare[i] {
+			p.Warnings = append(p.Warnings, Problem{Code: "no_gpu", Host: h.Name, Message: fmt.Sprintf(
+				"%s has no GPU%s; its %s use none, while %s has %d", h.Name, why, count(h.Ranks, "rank"), p.Hosts[with].Name, len(p.Hosts[with].Devices))})
+			continue
 		}
 		problems = append(problems, Problem{Code: "no_gpu", Host: h.Name, Message: fmt.Sprintf(
 			"%s has no GPU%s; %s has %d. Leave it out, or say how many ranks it gets: host %q { ranks { per_host = ... } }",
@@ -143,19 +151,32 @@ func (p *Plan) duplicates() []Problem {
 	owner := map[string]int{}
 	var problems []Problem
 	for i, h := range p.Hosts {
+		var same []Device
+		other := i
 		for _, d := range h.Devices {
-			first, twice := owner[d.UUID]
-			if twice && first != i {
-				problems = append(problems, Problem{Code: "same_device", Host: h.Name, Message: fmt.Sprintf(
-					"%s of %s and a device of %s are the same (%s): two ranks would share it; give each host devices of its own (shared = true allows sharing)",
-					d, h.Name, p.Hosts[first].Name, d.UUID)})
-			}
-			if d.UUID != "" {
+			first, known := owner[d.UUID]
+			switch {
+			case d.UUID == "":
+			case !known:
 				owner[d.UUID] = i
+			case first != i:
+				same, other = append(same, d), first
 			}
+		}
+		if len(same) > 0 {
+			problems = append(problems, sameDevices(h.Name, p.Hosts[other].Name, same))
 		}
 	}
 	return problems
+}
+
+// sameDevices says once what may be true of each device of a machine.
+func sameDevices(host, other string, same []Device) Problem {
+	what := fmt.Sprintf("%s of %s and a device of %s are the same (%s)", same[0], host, other, same[0].UUID)
+	if n := len(same); n > 1 {
+		what = fmt.Sprintf("%s and %d more of %s are devices of %s too (%s, ...)", same[0], n-1, host, other, same[0].UUID)
+	}
+	return Problem{Code: "same_device", Host: host, Message: what + ": two ranks would share one; give each host devices of its own (shared = true allows sharing)"}
 }
 
 // unequal tells of hosts with different numbers of ranks; with equal = true it refuses.

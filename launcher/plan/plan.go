@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
@@ -104,7 +105,9 @@ func Make(job *config.Job, hosts []facts.Host) (*Plan, []Problem) {
 	} else {
 		p.Warnings = append(p.Warnings, slow...)
 	}
+	p.Warnings = append(p.Warnings, p.LibraryProblems(Meeting{})...)
 	p.Warnings = append(p.Warnings, logouts(job, hosts)...)
+	p.Notes = append(p.Notes, p.bufferNote()...)
 	return p, nil
 }
 
@@ -113,7 +116,7 @@ func (p *Plan) backend() string {
 	switch {
 	case p.job.Backend != "":
 		return p.job.Backend
-	case len(p.Hosts[0].Devices) > 0:
+	case slices.ContainsFunc(p.Hosts, func(h Host) bool { return len(h.Devices) > 0 }):
 		return "nccl"
 	}
 	return "gloo"
@@ -175,8 +178,14 @@ func (p *Plan) Digest() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
+// Facts are what a host has said of itself.
+func (p *Plan) Facts(host int) facts.Host { return p.facts[host] }
+
 // Python is the interpreter that the job file names; "" leaves it to the command.
 func (p *Plan) Python() string { return p.job.Python }
+
+// HostVariables are the names of hosts' variables that the job file refers to.
+func (p *Plan) HostVariables() []string { return p.job.HostEnvNames() }
 
 // Claims are the devices that a run takes on a host, by UUID, and whether it must be alone
 // on them.

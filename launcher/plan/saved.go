@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -20,16 +21,18 @@ const SavedVersion = 1
 
 // SavedRank is where a rank was to run, in values that mean the same after a reboot.
 type SavedRank struct {
-	Rank    int    `json:"rank"`
-	Host    string `json:"host"`
-	Local   int    `json:"local_rank"`
-	Device  string `json:"device,omitempty"` // UUID, or the PCI address of one without
-	Index   int    `json:"index"`            // of its GPU in nvidia-smi; -1: none
-	PCI     string `json:"pci,omitempty"`
-	CPUs    string `json:"cpus,omitempty"` // "0-7,16-23"; empty: not bound
-	NIC     string `json:"nic,omitempty"`
-	Sees    string `json:"sees,omitempty"` // "host" or "rank"
-	Names   string `json:"names,omitempty"`
+	Rank   int    `json:"rank"`
+	Host   string `json:"host"`
+	Local  int    `json:"local_rank"`
+	Device string `json:"device,omitempty"` // UUID, or the PCI address of one without
+	Index  int    `json:"index"`            // of its GPU in nvidia-smi; -1: none
+	PCI    string `json:"pci,omitempty"`
+	CPUs   string `json:"cpus,omitempty"` // "0-7,16-23"; empty: not bound
+	NIC    string `json:"nic,omitempty"`
+	Sees   string `json:"sees,omitempty"` // "host" or "rank"
+	Names  string `json:"names,omitempty"`
+	// Beside are the devices of no rank that it sees too, where it is to spread over several.
+	Beside  string `json:"beside,omitempty"`
 	Threads int    `json:"threads"`
 }
 
@@ -50,8 +53,18 @@ func (p *Plan) savedRank(r Rank) SavedRank {
 		if s.Device == "" {
 			s.Device = d.PCI
 		}
+		s.Beside = h.beside()
 	}
 	return s
+}
+
+// beside are the host's devices that are no rank's own.
+func (h Host) beside() string {
+	var names []string
+	for _, d := range h.Devices[min(h.Ranks, len(h.Devices)):] {
+		names = append(names, cmp.Or(d.UUID, d.PCI, d.String()))
+	}
+	return strings.Join(names, ",")
 }
 
 // mostDifferences is how many are told one by one.
@@ -85,6 +98,7 @@ func (s SavedRank) changes(now SavedRank) string {
 		{"PCI address", s.PCI, now.PCI},
 		{"CPUs", s.CPUs, now.CPUs},
 		{"NIC", s.NIC, now.NIC},
+		{"devices beside", s.Beside, now.Beside},
 		{"visibility", s.Sees, now.Sees},
 		{"device names", s.Names, now.Names},
 		{"threads", fmt.Sprint(s.Threads), fmt.Sprint(now.Threads)},

@@ -31,3 +31,12 @@ func TestASavedPlanKnowsWhatHasChanged(t *testing.T) {
 		mustMake(t, j, narrowed).Differences(saved)...), "\n")
 	mustHold(t, all, "rank 2 (m0): device GPU-new, was "+uuid(0, 2), "there are 3 ranks now, 4 in the saved plan", "rank 1 (m0): CPUs 1, was 4-7,20-23")
 }
+
+func TestASavedPlanKnowsAllDevicesOfARankThatSpreads(t *testing.T) {
+	j := on(t, 1, "per_host = 1\ndevices = 2")
+	saved := mustMake(t, j, machine(0, 4, nvswitch)).Save(config.Source{})
+	h := machine(0, 4, nvswitch)
+	h.Devices.Taken = map[string]string{uuid(0, 1): "another", uuid(0, 3): "another"}
+	now := mustMake(t, j, h)
+	mustHold(t, strings.Join(now.Differences(saved), "\n"), "rank 0 (m0): devices beside "+uuid(0, 2)+", was "+uuid(0, 1))
+}

@@ -121,6 +121,27 @@ func TestARankGetsOneMIGInstance(t *testing.T) {
 	mustHold(t, refusal(t, on(t, 1, "device_names = \"index\""), partitioned()), "has its UUID only")
 }
 
+func TestAProcessIsNotGivenSeveralMIGDevices(t *testing.T) {
+	both := `devices = ["MIG-377e0000-1111-5222-8333-444455556666", "MIG-488f0000-1111-5222-8333-444455556666"]`
+	mustHold(t, refusal(t, on(t, 1, "per_host = 1\n"+both), partitioned()), "2 devices for 1 rank", "a process can use one MIG device only")
+	mustHold(t, refusal(t, on(t, 1, "per_host = 2\ndevices = 3"), partitioned()), "3 devices for 2 ranks")
+}
+
+func TestANumberOfDevicesIsKeptAlsoWhereTheyAreShared(t *testing.T) {
+	mustHold(t, refusal(t, on(t, 1, "devices = 4\nshared = true"), machine(0, 2, nvswitch)), "4 GPUs asked, but it has 2 GPUs", "per_host")
+	h := machine(0, 1, nvswitch)
+	h.Devices.GPUs.GPUs[0].State = plugins.StateLost
+	mustHold(t, refusal(t, on(t, 1, "per_host = 2\nshared = true"), h), "only 0 of its 1 GPU can be had", "GPU 0 is lost")
+}
+
+func TestDevicesOfWhichNothingIsToldAreSaidToBe(t *testing.T) {
+	h := busyMachine()
+	h.Devices.GPUs.GPUs[3].Memory = plugins.Memory{}
+	h.Devices.GPUs.GPUs[2].Processes = []plugins.Process{}
+	p := mustMake(t, on(t, 1, "devices = 2"), h)
+	mustHold(t, text(p.Notes), "whether somebody uses GPU 3 is not known")
+}
+
 func TestOldTorchIsShownNumbers(t *testing.T) {
 	p := mustMake(t, on(t, 1, "devices = [1]"), machine(0, 2, nvswitch))
 	old := Meeting{Software: []facts.Software{{Torch: "1.13.1+cu117"}}}
@@ -130,6 +151,11 @@ func TestOldTorchIsShownNumbers(t *testing.T) {
 	now := Meeting{Software: []facts.Software{{Torch: "2.4.0+cu121"}}}
 	if got := env(t, p, 0, now)["CUDA_VISIBLE_DEVICES"]; got != uuid(0, 1) {
 		t.Errorf("torch 2.4 is shown %s", got)
+	}
+	h := machine(0, 2, nvswitch)
+	h.Software = &facts.Software{Torch: "1.13.1+cu117"}
+	if names, why := mustMake(t, on(t, 1, ""), h).Named(0); names != "index" || why != "torch 1.13.1+cu117 knows no UUIDs" {
+		t.Errorf("devices are said to be named by %s (%s)", names, why)
 	}
 }
 

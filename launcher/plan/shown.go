@@ -17,6 +17,9 @@ func (p *Plan) devices(r Rank, m Meeting) []Var {
 		return nil
 	}
 	names, why := p.namesOf(r.Host, m)
+	if why != "" {
+		why = "; by number, since " + why
+	}
 	vars := []Var{
 		{Name: h.variable, Value: strings.Join(h.shown(r, names), ","), Source: h.shownWhy(r) + why},
 		{Name: "MUSTER_DEVICE", Value: r.Device.UUID, Source: fmt.Sprintf("%s, PCI %s", r.Device, r.Device.PCI)},
@@ -67,30 +70,23 @@ const firstTorchWithUUIDs = 2
 // is too old for that and the job file leaves it open.
 func (p *Plan) namesOf(host int, m Meeting) (names, why string) {
 	h := p.Hosts[host]
-	torch := p.torchOf(host, m)
+	torch := p.softwareOf(host, m).Torch
 	major, err := strconv.Atoi(before(torch, "."))
 	old := err == nil && major < firstTorchWithUUIDs
 	isInstance := slices.ContainsFunc(h.Devices, func(d Device) bool { return d.IsInstance() })
 	if h.Names == "uuid" && old && p.job.Placement.DeviceNames == "" && !isInstance {
-		return "index", fmt.Sprintf("; by number, since torch %s knows no UUIDs", torch)
+		return "index", fmt.Sprintf("torch %s knows no UUIDs", torch)
 	}
 	return h.Names, ""
 }
 
+// Named is how devices of a host are named to its ranks, as far as that is known before
+// setup was run, and why it is not as the job file has it.
+func (p *Plan) Named(host int) (names, why string) { return p.namesOf(host, Meeting{}) }
+
 func before(text, mark string) string {
 	first, _, _ := strings.Cut(text, mark)
 	return first
-}
-
-// torchOf is the version of torch on a host, as it was found last.
-func (p *Plan) torchOf(host int, m Meeting) string {
-	if host < len(m.Software) && m.Software[host].Torch != "" {
-		return m.Software[host].Torch
-	}
-	if s := p.facts[host].Software; s != nil {
-		return s.Torch
-	}
-	return ""
 }
 
 // Seen is the number by which a rank calls its device: that of cuda:N.

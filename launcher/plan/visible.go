@@ -36,15 +36,13 @@ func (c *chooser) visible() (allowed []Device, ordered bool) {
 			c.refuse("visible_devices", "%s: %s=%s is set there, and %v%s", c.host.Name, name, value, err, c.renumbered())
 			return nil, false
 		}
-		c.checkToken(name, value, tokens[0], token, device, allowed)
-		if i > 0 && device.Index < allowed[i-1].Index {
-			ordered = true
+		if c.checkToken(name, value, tokens[0], token, device, allowed); len(c.problems) > known {
+			return nil, false
 		}
+		ordered = ordered || i > 0 && device.comesBefore(allowed[i-1])
 		allowed = append(allowed, device)
 	}
-	if len(c.problems) == known {
-		c.sayVisible(name, value, allowed)
-	}
+	c.sayVisible(name, value, allowed)
 	return allowed, ordered
 }
 

@@ -19,18 +19,39 @@ func Write(path string, saved plan.Saved) error {
 	if err != nil {
 		return fmt.Errorf("save the plan: %w", err)
 	}
+	// What is renamed over a device or a link takes its place.
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("save the plan: %s is there and is no file", path)
+	}
 	file, err := os.CreateTemp(filepath.Dir(path), ".plan")
 	if err != nil {
-		return fmt.Errorf("save the plan: %w", err)
+		return fmt.Errorf("save the plan in %s: %w", path, cause(err))
 	}
 	_, err = file.Write(append(text, '\n'))
 	if err = errors.Join(err, file.Close()); err == nil {
 		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {
-		return fmt.Errorf("save the plan: %w", errors.Join(err, os.Remove(file.Name())))
+		_ = os.Remove(file.Name())
+		return fmt.Errorf("save the plan in %s: %w", path, cause(err))
 	}
 	return nil
+}
+
+// cause is an error without the name of the file that only Write knows.
+func cause(err error) error {
+	var of *os.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &of):
+		return of.Err
+	case errors.As(err, &link):
+		return link.Err
+	}
+	return err
 }
 
 // Read reads what Write has written.
@@ -41,7 +62,7 @@ func Read(path string) (*plan.Saved, error) {
 	}
 	var saved plan.Saved
 	if err := json.Unmarshal(text, &saved); err != nil || saved.Version == 0 || len(saved.Ranks) == 0 {
-		return nil, fmt.Errorf("%s is no saved plan; muster plan JOB.hcl --save %s makes one", path, path)
+		return nil, fmt.Errorf("%s is no saved plan; muster plan JOB.hcl --save FILE makes one", path)
 	}
 	if saved.Version != plan.SavedVersion {
 		return nil, fmt.Errorf("%s was saved by another version of muster (form %d, this one reads %d): save it anew", path, saved.Version, plan.SavedVersion)

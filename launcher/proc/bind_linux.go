@@ -3,6 +3,7 @@ package proc
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -22,21 +23,19 @@ func bind(spec Spec, child *Child) (unbind func() error, err error) {
 	if len(spec.CPUs) == 0 {
 		return nothing, nil
 	}
-	var before, set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
+	before, err := affinity()
+	if err != nil {
 		return nil, fmt.Errorf("bind to CPUs: %w", err)
 	}
-	for _, cpu := range spec.CPUs {
-		set.Set(cpu)
+	set, err := cpuSetOf(spec.CPUs)
+	if err != nil {
+		return nil, fmt.Errorf("bind to CPUs %v: %w", spec.CPUs, err)
 	}
-	if set.Count() != len(spec.CPUs) {
-		return nil, fmt.Errorf("bind to CPUs %v: a number is too large or there twice", spec.CPUs)
-	}
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
+	if err := set.apply(); err != nil {
 		return nil, fmt.Errorf("bind to CPUs %v: %w (do they still belong to this user's cpuset? bind = \"none\" leaves ranks unbound)", spec.CPUs, err)
 	}
 	if err := checkBound(set); err != nil {
-		return nil, errors.Join(err, unix.SchedSetaffinity(0, &before))
+		return nil, errors.Join(err, before.apply())
 	}
 	if spec.Node != nil {
 		child.MemoryPolicy = setMemoryPolicy(mpolPreferred, *spec.Node)
@@ -46,19 +45,63 @@ func bind(spec Spec, child *Child) (unbind func() error, err error) {
 		if spec.Node != nil && child.MemoryPolicy == nil {
 			policy = setMemoryPolicy(mpolDefault, -1)
 		}
-		return errors.Join(policy, unix.SchedSetaffinity(0, &before))
+		return errors.Join(policy, before.apply())
 	}, nil
+}
+
+// maxCPU is how many CPUs a kernel may have at most (NR_CPUS). unix.CPUSet holds 1024, and a
+// kernel with more refuses to fill it.
+const maxCPU = 8192
+
+// cpuSet is a mask as sched_setaffinity(2) takes it.
+type cpuSet [maxCPU / bits.UintSize]uint
+
+func cpuSetOf(cpus []int) (set cpuSet, err error) {
+	for _, cpu := range cpus {
+		if cpu < 0 || cpu >= maxCPU {
+			return set, fmt.Errorf("there is no CPU %d", cpu)
+		}
+		set[cpu/bits.UintSize] |= 1 << (cpu % bits.UintSize)
+	}
+	if set.count() != len(cpus) {
+		return set, errors.New("one is there twice")
+	}
+	return set, nil
+}
+
+func (s *cpuSet) count() int {
+	n := 0
+	for _, word := range s {
+		n += bits.OnesCount(word)
+	}
+	return n
+}
+
+// affinity is the mask of the calling thread.
+func affinity() (set cpuSet, err error) {
+	if _, _, errno := unix.Syscall(unix.SYS_SCHED_GETAFFINITY, 0, unsafe.Sizeof(set), uintptr(unsafe.Pointer(&set))); errno != 0 {
+		return set, errno
+	}
+	return set, nil
+}
+
+// apply gives the mask to the calling thread.
+func (s *cpuSet) apply() error {
+	if _, _, errno := unix.Syscall(unix.SYS_SCHED_SETAFFINITY, 0, unsafe.Sizeof(*s), uintptr(unsafe.Pointer(s))); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // checkBound compares: where a cpuset allows a part of a mask only, the kernel takes that
 // part and says nothing.
-func checkBound(want unix.CPUSet) error {
-	var got unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &got); err != nil {
+func checkBound(want cpuSet) error {
+	got, err := affinity()
+	if err != nil {
 		return fmt.Errorf("bind to CPUs: %w", err)
 	}
 	if got != want {
-		return fmt.Errorf("bind to CPUs: the kernel allows %d of %d of them: the cpuset has changed since the plan was made", got.Count(), want.Count())
+		return fmt.Errorf("bind to CPUs: the kernel allows %d of %d of them: the cpuset has changed since the plan was made", got.count(), want.count())
 	}
 	return nil
 }
@@ -70,12 +113,12 @@ const maxNode = 1024
 // setMemoryPolicy sets where the calling thread, and what it forks, gets its memory from.
 func setMemoryPolicy(mode, node int) error {
 	var mask [maxNode / 64]uint64
-	bits := uintptr(1) // the kernel counts one less
+	size := uintptr(1) // in bits; the kernel counts one less
 	if node >= 0 && node < maxNode {
 		mask[node/64] = 1 << (node % 64)
-		bits = maxNode + 1
+		size = maxNode + 1
 	}
-	if _, _, errno := unix.Syscall(unix.SYS_SET_MEMPOLICY, uintptr(mode), uintptr(unsafe.Pointer(&mask)), bits); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_SET_MEMPOLICY, uintptr(mode), uintptr(unsafe.Pointer(&mask)), size); errno != 0 {
 		return fmt.Errorf("prefer memory of NUMA node %d: %w", node, errno)
 	}
 	return nil

@@ -69,10 +69,22 @@ func TestAProcessIsBoundAndTheNextOneIsNot(t *testing.T) {
 
 func TestABindingThatTheKernelRefusesStartsNothing(t *testing.T) {
 	all := allowed(t)
-	for _, cpus := range [][]int{{1020}, {all[0], all[0]}, slices.Concat(all, []int{1021})} {
+	for _, cpus := range [][]int{{1020}, {all[0], all[0]}, slices.Concat(all, []int{1021}), {maxCPU}, {-1}} {
 		_, err := theReaper().Start(Spec{Path: "/bin/true", Argv: []string{"true"}, CPUs: cpus})
 		if err == nil || !strings.Contains(err.Error(), "bind to CPUs") {
 			t.Errorf("bound to %v: %v", cpus, err)
 		}
+	}
+}
+
+// unix.CPUSet holds 1024 CPUs, and a kernel with more does not fill it.
+func TestAMaskHoldsMoreThan1024CPUs(t *testing.T) {
+	set, err := cpuSetOf([]int{0, 1023, 1024, 4095, maxCPU - 1})
+	if err != nil || set.count() != 5 {
+		t.Errorf("%d CPUs, %v", set.count(), err)
+	}
+	now, err := affinity()
+	if want := allowed(t); err != nil || now.count() != len(want) {
+		t.Errorf("this thread has %d CPUs, want %d (%v)", now.count(), len(want), err)
 	}
 }

@@ -1,0 +1,284 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/allocator"
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/nccl"
+	"github.com/muster-dev/muster/plugins"
+)
+
+// environOf is what a host's own environment tells of devices and libraries: after setup,
+// once that has run.
+func (p *Plan) environOf(host int, m Meeting) map[string]string {
+	if host < len(m.Environ) && m.Environ[host] != nil {
+		return m.Environ[host]
+	}
+	return p.facts[host].Environ
+}
+
+// softwareOf is what a host was found to run with, last.
+func (p *Plan) softwareOf(host int, m Meeting) facts.Software {
+	if host < len(m.Software) && m.Software[host] != (facts.Software{}) {
+		return m.Software[host]
+	}
+	if s := p.facts[host].Software; s != nil {
+		return *s
+	}
+	return facts.Software{}
+}
+
+// ncclHost is a host as far as NCCL's settings concern it.
+func (p *Plan) ncclHost(host int, m Meeting) nccl.Host {
+	h, f, s := p.Hosts[host], p.facts[host], p.softwareOf(host, m)
+	n := nccl.Host{
+		Name:  "the host", // so that what is the same on many hosts reads the same
+		Hosts: len(p.Hosts), GPUs: len(h.Devices), Sharing: h.Ranks > len(h.Devices) && len(h.Devices) > 0,
+		Version: nccl.ParseVersion(s.NCCL, s.Torch), Container: f.Container != "", Adapters: []string{},
+	}
+	for _, a := range f.HCAs {
+		if a.State == "active" {
+			n.Adapters = append(n.Adapters, a.Name)
+		}
+	}
+	for _, nic := range f.NICs {
+		n.Interfaces = append(n.Interfaces, nccl.Interface{Name: nic.Name, Up: nic.Up, Loopback: nic.Loopback, Virtual: nic.Virtual})
+	}
+	n.NVLink, n.AllNV = p.nvlinks(host)
+	return n
+}
+
+// nvlinks says whether some, and whether all, pairs of a host's devices have NVLink.
+func (p *Plan) nvlinks(host int) (some, all bool) {
+	devices := p.Hosts[host].Devices
+	all = len(devices) > 1
+	for i, a := range devices {
+		for _, b := range devices[:i] {
+			var link plugins.Link
+			if d := p.facts[host].Devices; d != nil {
+				link = linkBetween(d.Links, a, b)
+			}
+			some, all = some || link.NVLinks() > 0, all && link.NVLinks() > 0
+		}
+	}
+	return some, all
+}
+
+// ncclVars are what the nccl block sets for a rank, less what env sets under any name.
+func (p *Plan) ncclVars(host int, m Meeting, given []Var) ([]Var, []nccl.Finding) {
+	version := p.ncclHost(host, m).Version
+	set, findings := p.job.NCCL.Vars(version)
+	var vars []Var
+	for _, v := range set {
+		if slices.ContainsFunc(given, func(g Var) bool { return sameVariable(p.job.NCCL, g.Name, v) }) {
+			continue
+		}
+		vars = append(vars, Var{Name: v.Name, Value: v.Value, Source: join(v.Source, v.Note)})
+	}
+	return vars, findings
+}
+
+// sameVariable reports whether env sets what the block's variable does.
+func sameVariable(s *nccl.Settings, name string, v nccl.Var) bool {
+	if name == v.Name {
+		return true
+	}
+	setting, is := s.Sets(name)
+	return is && setting.Source == v.Source
+}
+
+func join(source, note string) string {
+	if note == "" {
+		return source
+	}
+	return source + "; " + note
+}
+
+// derived are settings that a host needs and nobody has made.
+func (p *Plan) derived(host int, m Meeting) []Var {
+	if p.Backend != "nccl" {
+		return nil
+	}
+	var vars []Var
+	for _, v := range nccl.Derived(p.ncclHost(host, m)) {
+		vars = append(vars, Var{Name: v.Name, Value: v.Value, Source: join(v.Source, v.Note), Default: true})
+	}
+	return vars
+}
+
+// allocatorVars are what the allocator block sets for a rank, with what others have set
+// merged in: it stands above env, whose values it holds.
+func (p *Plan) allocatorVars(host int, m Meeting, given []Var) ([]Var, []allocator.Finding) {
+	if p.job.Allocator == nil {
+		return nil, nil
+	}
+	var below, above []allocator.Given
+	environ := p.environOf(host, m)
+	for _, name := range allocator.Names {
+		if value, is := environ[name]; is {
+			below = append(below, allocator.Given{Name: name, Text: value, Source: "the environment of " + p.Hosts[host].Name})
+		}
+	}
+	for _, v := range given {
+		if slices.Contains(allocator.Names, v.Name) {
+			above = append(above, allocator.Given{Name: v.Name, Text: v.Value, Source: v.Source})
+		}
+	}
+	set, findings := p.job.Allocator.Vars(p.softwareOf(host, m).Torch, below, above)
+	var vars []Var
+	for _, v := range set {
+		vars = append(vars, Var{Name: v.Name, Value: v.Value, Source: v.Source})
+	}
+	return vars, findings
+}
+
+// LibraryProblems says what NCCL and torch on the hosts make of their settings: of the
+// blocks, of env, and of what the hosts themselves set. Hosts of which the same is to be
+// said are told of once.
+func (p *Plan) LibraryProblems(m Meeting) []Problem {
+	var all []Problem
+	at := map[string]int{}
+	hosts := map[string][]string{}
+	for i, h := range p.Hosts {
+		for _, problem := range p.libraryProblemsOf(i, m) {
+			key := problem.Code + "\n" + problem.Message
+			if _, known := at[key]; !known {
+				at[key] = len(all)
+				all = append(all, problem)
+			}
+			hosts[key] = append(hosts[key], h.Name)
+		}
+	}
+	for i, problem := range all {
+		names := hosts[problem.Code+"\n"+problem.Message]
+		switch {
+		case len(names) == len(p.Hosts) && len(names) > 1:
+			all[i].Host = ""
+		case len(names) > 1:
+			all[i].Message = fmt.Sprintf("%s: %s", someNames(names), problem.Message)
+		default:
+			all[i].Host, all[i].Message = names[0], names[0]+": "+problem.Message
+		}
+	}
+	return all
+}
+
+// shownNames is how many hosts are named in a sentence.
+const shownNames = 4
+
+func someNames(names []string) string {
+	if n := len(names); n > shownNames {
+		return fmt.Sprintf("%s and %d more hosts", strings.Join(names[:shownNames], ", "), n-shownNames)
+	}
+	return strings.Join(names, ", ")
+}
+
+func (p *Plan) libraryProblemsOf(host int, m Meeting) []Problem {
+	rank := p.Ranks[p.Hosts[host].FirstRank]
+	given, err := p.given(rank, m)
+	if err != nil {
+		return nil // the environments themselves are going to say so
+	}
+	_, allocatorFindings := p.allocatorVars(host, m, given)
+	var problems []Problem
+	for _, f := range allocatorFindings {
+		problems = append(problems, Problem{Code: f.Code, Message: f.Message})
+	}
+	if p.Backend != "nccl" {
+		return problems
+	}
+	return append(problems, p.ncclProblems(host, m, given)...)
+}
+
+func (p *Plan) ncclProblems(host int, m Meeting, given []Var) []Problem {
+	n := p.ncclHost(host, m)
+	block, findings := p.ncclVars(host, m, given)
+	var effective []nccl.Var
+	for _, v := range slices.Concat(block, given) {
+		findings = append(findings, from(v.Source, nccl.CheckVersion(v.Name, v.Value, n.Version))...)
+		effective = append(effective, nccl.Var{Name: v.Name, Value: v.Value, Source: v.Source})
+	}
+	problems := problemsOf(findings)
+	found, more := p.foundOnHost(host, m, effective)
+	problems = append(problems, more...)
+	return append(problems, problemsOf(nccl.Advise(append(effective, found...), n))...)
+}
+
+// foundOnHost are NCCL's variables that the host itself sets and nobody has asked for.
+func (p *Plan) foundOnHost(host int, m Meeting, asked []nccl.Var) (found []nccl.Var, problems []Problem) {
+	version := p.ncclHost(host, m).Version
+	take := func(where string, values map[string]string) {
+		for _, name := range sortedNames(values) {
+			if !nccl.Concerns(name) || slices.ContainsFunc(asked, func(v nccl.Var) bool { return v.Name == name }) {
+				continue
+			}
+			problems = append(problems, Problem{Code: "nccl_found", Message: fmt.Sprintf("%s=%s is set by %s, not by the job file", name, values[name], where)})
+			if values[name] == facts.Hidden {
+				continue
+			}
+			problems = append(problems, problemsOf(from(where, nccl.Check(name, values[name], version)))...)
+			found = append(found, nccl.Var{Name: name, Value: values[name], Source: where})
+		}
+	}
+	take("the host's environment", p.environOf(host, m))
+	for _, file := range p.facts[host].NCCLFiles {
+		take(file.Path, file.Values)
+	}
+	return found, problems
+}
+
+func sortedNames(values map[string]string) []string {
+	names := make([]string, 0, len(values))
+	for name := range values {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func from(source string, findings []nccl.Finding) []nccl.Finding {
+	for i := range findings {
+		if findings[i].Source == "" {
+			findings[i].Source = source
+		}
+	}
+	return findings
+}
+
+func problemsOf(findings []nccl.Finding) []Problem {
+	var problems []Problem
+	for _, f := range findings {
+		message := f.Message
+		if f.Source != "" {
+			message += " (" + f.Source + ")"
+		}
+		if f.Fix != "" {
+			message += "; " + f.Fix
+		}
+		problems = append(problems, Problem{Code: f.Code, Message: message})
+	}
+	return problems
+}
+
+// bufferNote says what a chosen size of NCCL's buffers costs.
+func (p *Plan) bufferNote() []Problem {
+	setting, is := p.job.NCCL.Get("buffer_size")
+	if !is || p.Backend != "nccl" || p.WorldSize < 2 {
+		return nil
+	}
+	size, channels := uint64(0), 0
+	if _, err := fmt.Sscan(setting.Value, &size); err != nil {
+		return nil
+	}
+	if most, is := p.job.NCCL.Get("max_ctas"); is {
+		_, _ = fmt.Sscan(most.Value, &channels)
+	}
+	var groups []string
+	for _, g := range p.job.Placement.Groups {
+		groups = append(groups, g.Name)
+	}
+	return []Problem{{Code: "nccl_buffers", Message: nccl.BufferNote(size, channels, groups)}}
+}
