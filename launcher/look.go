@@ -80,6 +80,11 @@ var nvidiaSigns = []string{"/proc/driver/nvidia", "/dev/nvidiactl", "/sys/module
 // lookAtDevices has a program that is started on a host look at the devices there; job is
 // nil where nothing is going to run.
 func lookAtDevices(launch *remote.Launch, job *config.Job, h config.Host, claims bool) {
+	if job != nil {
+		for _, name := range job.HostEnvNames() {
+			launch.Args = append(launch.Args, "-name", name)
+		}
+	}
 	switch {
 	case job != nil && h.Devices.Kind == config.DevicesNone:
 		launch.Args = append(launch.Args, "-no-devices")

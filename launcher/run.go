@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ type Run struct {
 	Job      *config.Job
 	Show     config.RankSet // whose output is shown
 	Saved    *plan.Saved    // what the plan must still come to; nil: anything
+	Check    string         // whether hosts are checked before the start: see coordinator.Submission
 	Detach   bool           // leave once the run belongs to the hosts
 	Connect  Connector
 	View     View
@@ -42,6 +44,48 @@ func newID(job string) string {
 // Do launches the run and stays with it until it is over. It returns the exit status;
 // an error that is a *Failure says what to tell the user.
 func (r *Run) Do(ctx context.Context) (int, error) {
+	shown := r.View
+	defer func() { r.View = shown }()
+	for try := 1; ; try++ {
+		held := &heldReport{View: shown}
+		r.View = held
+		status, err := r.once(ctx)
+		if held.taken == nil {
+			return status, err
+		}
+		if try == takenTries {
+			shown.Report(held.taken)
+			return status, err
+		}
+		shown.Say("another launch has taken GPUs that this one had chosen; looking again")
+		time.Sleep(time.Duration(mathrand.Int64N(int64(takenPause))))
+	}
+}
+
+// takenTries is how often a run is launched whose devices others take first, and takenPause
+// the longest pause between: whoever comes then sees what is taken.
+const (
+	takenTries = 4
+	takenPause = time.Second
+)
+
+// heldReport holds back an end that may not be the last word.
+type heldReport struct {
+	View
+	taken *report.Report
+}
+
+// Report shows the end of a run, unless devices that were taken are all that is wrong.
+func (h *heldReport) Report(r *report.Report) {
+	if r.FirstCause != nil && r.FirstCause.Class == report.ClassTaken {
+		h.taken = r
+		return
+	}
+	h.View.Report(r)
+}
+
+// once launches the run and stays with it until it is over.
+func (r *Run) once(ctx context.Context) (int, error) {
 	id := newID(r.Job.Name)
 	fleet, err := r.assembleUnlessStopped(ctx, id)
 	if err != nil {
@@ -142,12 +186,21 @@ func (r *Run) makePlan(f *fleet) (*plan.Plan, error) {
 	return p, nil
 }
 
-func refused(problems []plan.Problem) *Failure {
+// planRefusal is that there is no plan, and why.
+type planRefusal struct {
+	*Failure
+	problems []plan.Problem
+}
+
+// Unwrap is what to tell the user.
+func (r *planRefusal) Unwrap() error { return r.Failure }
+
+func refused(problems []plan.Problem) error {
 	text := "there is no plan for this job on these hosts:"
 	for _, problem := range problems {
 		text += "\n  " + strings.ReplaceAll(problem.Message, "\n", "\n  ")
 	}
-	return failure(report.ExitRefused, "%s", text)
+	return &planRefusal{failure(report.ExitRefused, "%s", text), problems}
 }
 
 // handOver gives the run to its coordinator and watches it.
@@ -184,9 +237,11 @@ func (r *Run) handOver(ctx context.Context, id string, f *fleet, p *plan.Plan) (
 
 func (r *Run) submission(id string, f *fleet, p *plan.Plan) (coordinator.Submission, error) {
 	digest, err := p.Digest()
-	s := coordinator.Submission{Run: id, Source: r.Source, Digest: digest}
+	s := coordinator.Submission{Run: id, Source: r.Source, Digest: digest, Check: r.Check}
 	for i, h := range f.hosts {
-		s.Hosts = append(s.Hosts, coordinator.SubmittedHost{Name: r.Job.Hosts[i].Name, Pin: h.hello.Pin, Facts: h.hello.Facts})
+		s.Hosts = append(s.Hosts, coordinator.SubmittedHost{
+			Name: r.Job.Hosts[i].Name, Pin: h.hello.Pin, Facts: h.hello.Facts, ClockOffset: h.clockOffset, ClockError: h.clockError,
+		})
 	}
 	return s, err
 }

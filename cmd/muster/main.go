@@ -37,6 +37,7 @@ workers get the environment that they know from torchrun.
    muster run examples/local.hcl                  4 ranks on this machine
    muster run train.hcl -var lr=3e-4 -- --epochs 3   a variable; words for the command
    muster plan train.hcl                          which rank would run where
+   muster check train.hcl                         what is in its way on the hosts
    muster ps                                      the runs that were started from here
    muster attach llama-7f3a12                     back to one of them
 
@@ -45,7 +46,7 @@ Exit status: 0 all ranks ended well; the first failing worker's own status, or
 lost; 75 refused before a worker was started; 70 a fault of muster itself;
 129, 130, 143 after SIGHUP, Ctrl-C, SIGTERM.`,
 		Commands: []*cli.Command{
-			runCommand(), planCommand(), probeCommand(),
+			runCommand(), planCommand(), probeCommand(), checkCommand(),
 			psCommand(), statusCommand(), logsCommand(), attachCommand(), stopCommand(), reportCommand(),
 			versionCommand(),
 		},

@@ -23,12 +23,14 @@ func planCommand() *cli.Command {
 
    muster plan train.hcl
    muster plan train.hcl --env 3                       the whole environment of rank 3
+   muster plan train.hcl --diff                        what is not the same on all ranks and hosts
    muster plan train.hcl --json | jq '.ranks[3].gpu'
    muster plan train.hcl --save plan.json              and then, as long as the hosts are the same:
    muster run --plan plan.json`,
 		Flags: []cli.Flag{
 			varFlag(),
 			&cli.IntFlag{Name: "env", Usage: "show the environment of this rank, each value with where it comes from", DefaultText: "none"},
+			&cli.BoolFlag{Name: "diff", Usage: "show what differs between ranks and between hosts"},
 			&cli.StringFlag{Name: "save", Usage: "write the plan to this file, for muster run --plan"},
 			&cli.BoolFlag{Name: "json", Usage: "one JSON object"},
 		},
@@ -58,14 +60,18 @@ func planJob(c *cli.Context) error {
 		return err
 	}
 	if path := c.String("save"); path != "" {
-		if err := planfile.Write(path, p.Save(source)); err != nil {
-			return err
+		if err := planfile.Write(path, p.Save(source.WithoutSecrets())); err != nil {
+			return &launcher.Failure{Exit: report.ExitRefused, Message: err.Error()}
 		}
 		v.Say("the plan is in " + path + "; muster run --plan " + path + " runs it as long as the hosts are the same")
 	}
 	switch {
 	case c.IsSet("env"):
 		return showEnv(c, screen, p, seen)
+	case c.Bool("diff") && c.Bool("json"):
+		return view.PlanDiffJSON(os.Stdout, p)
+	case c.Bool("diff"):
+		return view.PlanDiff(screen, p)
 	case c.Bool("json"):
 		return view.PlanJSON(os.Stdout, p)
 	}
@@ -105,6 +111,7 @@ func readPlan(c *cli.Context, screen *view.Screen) (config.Source, *config.Job, 
 	if err != nil {
 		return config.Source{}, nil, nil, &launcher.Failure{Exit: report.ExitJobFile, Message: err.Error()}
 	}
-	job, err := evaluate(saved.Source, nil, screen)
-	return saved.Source, job, saved, err
+	source := saved.Source.WithEnviron(os.Environ())
+	job, err := evaluate(source, nil, screen)
+	return source, job, saved, err
 }

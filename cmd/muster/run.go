@@ -34,6 +34,7 @@ SIGUSR2 are passed on to every rank.`,
 		Flags: []cli.Flag{
 			varFlag(),
 			&cli.StringFlag{Name: "plan", Usage: "run the plan in this file, which muster plan --save wrote; refused if the hosts have changed"},
+			&cli.BoolFlag{Name: "no-check", Usage: "start whatever checks of the hosts would find"},
 			&cli.BoolFlag{Name: "detach", Usage: "leave once the workers run"},
 			&cli.StringFlag{Name: "ranks", Aliases: []string{"rank"}, Usage: "show the output of these ranks only: all, none, or a list such as 0,3-5", DefaultText: "logs.show of the job file"},
 		},
@@ -67,7 +68,7 @@ func runJob(c *cli.Context) error {
 	wishes, end := listenForWishes(true)
 	defer end()
 	r := &launcher.Run{
-		Source: source, Job: job, Saved: saved, Show: show, Detach: c.Bool("detach"),
+		Source: source, Job: job, Saved: saved, Show: show, Check: launcher.Checking(c.Bool("no-check")), Detach: c.Bool("detach"),
 		Connect: connect, View: v, Notebook: book, Wishes: wishes,
 	}
 	status, err := r.Do(context.Background())

@@ -20,6 +20,7 @@ import (
 
 // place is where a keeper and its agent keep things and how they start themselves.
 type place struct {
+	run       string // "": of none
 	stateDir  string
 	socketDir string
 	prefix    []string // words between this program and its subcommand, such as "agent"
@@ -36,7 +37,6 @@ func (p place) self(words ...string) []string {
 // runs beside it posts functions to it.
 type agent struct {
 	place
-	runID    string
 	look     *look
 	plugins  *pluginDesk
 	leash    *leash

@@ -12,8 +12,7 @@ import (
 // introduce looks at the devices and says the first words. It runs beside the loop: a
 // driver can take its time.
 func (a *agent) introduce() {
-	host := a.facts
-	host.Devices = a.look.devices(a.place, a.plugins, host.CPUs.Allowed)
+	host := a.look.facts(a.facts, a.place, a.plugins)
 	a.words.say(orders.FromAgent{Hello: &orders.Hello{Version: version.String(), Pin: a.identity.Pin(), Facts: host, Clock: clock()}})
 }
 

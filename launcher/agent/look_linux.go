@@ -6,8 +6,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +30,7 @@ type look struct {
 	plugin  *orders.Plugin // a site's own; nil: NVML, else nvidia-smi
 	program string         // whose torch is looked for, for commands that only look
 	workdir string
+	names   []string // variables of the host that the job file refers to
 	turn    *os.File // held from the look until devices are claimed
 }
 
@@ -39,6 +42,10 @@ func lookFlags(flags *flag.FlagSet) *look {
 	flags.StringVar(&l.nvml, "nvml", "", "muster's NVML plugin")
 	flags.StringVar(&l.program, "program", "", "find the torch that this program would use")
 	flags.StringVar(&l.workdir, "workdir", "", "where that is started")
+	flags.Func("name", "a variable whose value is to be told; may be given several times", func(name string) error {
+		l.names = append(l.names, name)
+		return nil
+	})
 	flags.Func("plugin", "a site's own plugin, as JSON", func(text string) error {
 		l.plugin = &orders.Plugin{}
 		return json.Unmarshal([]byte(text), l.plugin)
@@ -55,6 +62,9 @@ func (l *look) args() []string {
 	if l.choose {
 		args = append(args, "-choose")
 	}
+	for _, name := range l.names {
+		args = append(args, "-name", name)
+	}
 	if l.plugin != nil {
 		args = append(args, "-plugin", string(orders.Encode(l.plugin)))
 	}
@@ -64,7 +74,7 @@ func (l *look) args() []string {
 // Limits of a look. The launcher waits somewhat longer than all together: see helloWait
 // there.
 const (
-	turnWait  = 10 * time.Second // for other launches that choose at the moment
+	turnWait  = 10 * time.Second // at most, for other launches that choose at the moment
 	startWait = 10 * time.Second // for a plugin to start
 	probeWait = 30 * time.Second // for NVML: a driver that nothing keeps loaded takes seconds a GPU
 	smiWait   = 20 * time.Second // for nvidia-smi, which has limits of its own
@@ -80,7 +90,7 @@ func (l *look) devices(here place, starter external.Starter, allowed []int) *fac
 		return &facts.Devices{None: "there is no NVIDIA GPU on its PCI bus, and no NVIDIA driver"}
 	}
 	if l.choose {
-		l.awaitTurn()
+		l.awaitTurn(here.run)
 	}
 	prober := l.prober(here, starter)
 	defer prober.close()
@@ -95,10 +105,28 @@ func (l *look) devices(here place, starter external.Starter, allowed []int) *fac
 	return d
 }
 
-func (l *look) awaitTurn() {
-	ctx, cancel := context.WithTimeout(context.Background(), turnWait)
+// awaitTurn waits for this launch's turn. Two launches over several hosts may have one
+// host's turn each and wait for the other's: how long is a run's own, so that one of them
+// gives up first, on all of its hosts at once, and the other sees what it has taken.
+func (l *look) awaitTurn(run string) {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(run)) // never fails
+	wait := turnWait/5 + time.Duration(hash.Sum32()%1000)*(turnWait*4/5)/1000
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
 	l.turn = claim.Choosing(ctx)
+}
+
+// facts adds to a host's facts what was asked for: its devices, and variables of its
+// environment.
+func (l *look) facts(host facts.Host, here place, starter external.Starter) facts.Host {
+	host.Devices = l.devices(here, starter, host.CPUs.Allowed)
+	names := l.names
+	if host.Devices != nil && host.Devices.GPUs != nil && host.Devices.Visibility.Variable != "" {
+		names = append(slices.Clone(names), host.Devices.Visibility.Variable)
+	}
+	host.Environ = facts.Telling(hostEnviron(os.Environ()), names)
+	return host
 }
 
 // chosen lets the next launch choose.

@@ -87,6 +87,7 @@ func agentMain(prefix, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	raiseLimits()
 	leash, err := leashFrom(fdLeash)
 	if err != nil {
 		return err
@@ -103,8 +104,7 @@ func agentMain(prefix, args []string) error {
 		return err
 	}
 	a := &agent{
-		place:    place{stateDir: *stateDir, socketDir: *socketDir, prefix: prefix},
-		runID:    *run,
+		place:    place{run: *run, stateDir: *stateDir, socketDir: *socketDir, prefix: prefix},
 		look:     look,
 		leash:    leash,
 		lease:    *lease,
@@ -125,8 +125,7 @@ func factsMain(prefix, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	host := facts.Gather("")
-	host.Devices = look.devices(place{prefix: prefix}, external.Children{}, host.CPUs.Allowed)
+	host := look.facts(facts.Gather(""), place{prefix: prefix}, external.Children{})
 	hello := &orders.Hello{Version: version.String(), Facts: host}
 	env := hostEnviron(os.Environ())
 	if look.program != "" {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/claim"
+	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/rundir"
@@ -42,21 +43,37 @@ func (a *agent) prepare(order *orders.Prepare) prepared {
 			return p
 		}
 	}
+	p.warnOfVisibility(hostEnviron(os.Environ()))
 	if _, err := lookPath(order.Program, layered(p.base), p.workdir); err != nil {
 		p.news.Error = fmt.Sprintf("command: %v", err)
 		return p
 	}
 	p.news.Software = software.Find("", cmp.Or(order.Python, order.Program), p.base, p.workdir)
+	p.news.Environ = facts.Telling(p.base, order.Names)
 	return p
+}
+
+// visibilityVariables are what programs are shown devices by; ranks get theirs of the plan.
+var visibilityVariables = []string{"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}
+
+// warnOfVisibility tells of a choice of devices that setup has made too late: the plan is
+// made before.
+func (p *prepared) warnOfVisibility(before map[string]string) {
+	for _, name := range visibilityVariables {
+		if value, set := p.base[name]; set && value != before[name] {
+			p.news.Warnings = append(p.news.Warnings, fmt.Sprintf("setup sets %s=%s, which has no effect: ranks get their devices of the plan; choose by ranks { devices = [...] }", name, value))
+		}
+	}
 }
 
 // claim takes the run's devices, first of all: other launches wait for that.
 func (a *agent) claim(order *orders.Prepare, news *orders.Prepared) error {
 	defer a.look.chosen()
 	for _, uuid := range order.Devices {
-		claimed, err := claim.Device(uuid, a.runID)
+		claimed, err := claim.Device(uuid, a.place.run)
 		switch {
 		case errors.Is(err, claim.ErrTaken) && order.Claim:
+			news.Taken = true
 			return fmt.Errorf("device %s was taken by muster's run %s while this one was on its way; start it again", uuid, cmp.Or(claim.Holders()[uuid], "of another user"))
 		case errors.Is(err, claim.ErrTaken):
 			news.Shared = append(news.Shared, uuid)

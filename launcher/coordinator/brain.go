@@ -37,7 +37,13 @@ type settings struct {
 	early      config.EarlyExit
 	firstPort  int
 	lastPort   int
+	job        *config.Job
+	checking   string  // one of Check...
+	clocks     []clock // of the hosts, against the launcher's; empty: not measured
 }
+
+// clock is how far a host's clock is ahead of another, in seconds.
+type clock struct{ offset, wrong float64 }
 
 // brain is the state of a run. Its methods take what happened, with the time on the
 // coordinator's boot clock, and return what is to be done.
@@ -67,6 +73,9 @@ type brain struct {
 	earlySaid bool               // that some ranks have ended and others run on
 	warnings  []string
 	left      []string
+	checked   bool // hosts were checked
+	findings  []report.Finding
+	watch     *watching // who holds the devices of the attempt; nil: nobody looks
 	empty     *emptying // between an attempt's end and what follows; nil: not waited for
 
 	// unattended is set until the launcher that has submitted the run watches it: what it
@@ -83,6 +92,7 @@ type hostState struct {
 	complete bool // every address was tried
 	prepared bool
 	software facts.Software     // that workers are going to run with there
+	environ  map[string]string  // what the environment after setup tells; not nil once prepared
 	dropped  string             // why its connection ended; empty while it stands
 	since    rendezvous.Instant // when it was dropped
 	gone     bool               // given up
@@ -113,6 +123,8 @@ type refusal struct {
 	code    int // exit status that it asks for
 	output  []byte
 	log     string
+	found   bool // by a check
+	taken   bool // another run has taken a device meanwhile
 }
 
 // action is something that the loop is to do. One field is set.
@@ -199,6 +211,7 @@ func (b *brain) prepareFor(host int) *orders.Prepare {
 	workdir, setup := b.plan.HostScript(host)
 	p := &orders.Prepare{Workdir: workdir, Setup: setup, Program: b.plan.Command[0], Python: b.plan.Python()}
 	p.Devices, p.Claim = b.plan.Claims(host)
+	p.Names = b.plan.HostVariables()
 	return p
 }
 
@@ -244,11 +257,17 @@ func (b *brain) prepared(h *hostState, p *orders.Prepared) {
 		return // a setup that muster has ended, as there will be no run
 	}
 	if p.Error != "" {
-		b.refusals = append(b.refusals, refusal{host: h.name, message: p.Error, code: report.ExitRefused, output: p.Output, log: p.Log})
+		b.refusals = append(b.refusals, refusal{host: h.name, message: p.Error, code: report.ExitRefused, output: p.Output, log: p.Log, taken: p.Taken})
 		h.prepared = true
 		return
 	}
-	h.prepared, h.software = true, p.Software
+	h.prepared, h.software, h.environ = true, p.Software, p.Environ
+	if h.environ == nil {
+		h.environ = map[string]string{}
+	}
+	for _, warning := range p.Warnings {
+		b.warn(h.name, "%s", warning)
+	}
 	for _, uuid := range p.Shared {
 		b.warning(h, &orders.Warning{Rank: -1, Message: fmt.Sprintf("another run of muster uses %s too", uuid)})
 	}
@@ -330,6 +349,10 @@ func (b *brain) tryCommit() {
 		if len(b.refusals) > 0 {
 			b.wrapUp()
 		}
+		return
+	}
+	if !b.passes() {
+		b.wrapUp()
 		return
 	}
 	b.phase, b.begun = running, b.now
@@ -419,13 +442,14 @@ func (b *brain) meeting() plan.Meeting {
 	for _, h := range b.hosts {
 		r, _ := h.reachOf(addr)
 		m.Locals = append(m.Locals, r.Local)
-		m.Software = append(m.Software, h.software)
+		m.Software, m.Environ = append(m.Software, h.software), append(m.Environ, h.environ)
 	}
 	return m
 }
 
 func (b *brain) startAll() {
 	meeting := b.meeting()
+	b.beginWatching()
 	for i, h := range b.plan.Hosts {
 		start := &orders.Start{Attempt: b.attempt, Command: b.plan.Command, Signal: b.stopSignal, Grace: b.grace, Watch: len(h.Devices) > 0}
 		for rank := h.FirstRank; rank < h.FirstRank+h.Ranks; rank++ {

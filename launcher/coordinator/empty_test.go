@@ -93,7 +93,6 @@ func (d *drill) workersEnded() {
 	d.take()
 }
 
-
 func TestARunEndsWhenItsDevicesAreEmpty(t *testing.T) {
 	d := newGPUDrill(t)
 	d.workersEnded()

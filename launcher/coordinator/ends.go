@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,9 @@ func (b *brain) ended(e *orders.Ended, at rendezvous.Instant) {
 		return
 	}
 	r.ended, r.at = e, at
+	if b.watch != nil {
+		b.watch.Ended(e.Rank)
+	}
 	if e.Log != "" {
 		r.log = e.Log
 	}
@@ -211,6 +215,7 @@ func (b *brain) tick(heard func(host int) (rendezvous.Instant, bool)) {
 		}
 	}
 	b.checkEarlyExit()
+	b.judgeSights()
 	b.advance()
 }
 
@@ -347,6 +352,7 @@ func (b *brain) report() *report.Report {
 	r := &report.Report{
 		Version: report.Version, Run: b.run, Job: b.plan.Job, Outcome: report.OK,
 		Left: append([]string{}, b.left...), Warnings: append([]string{}, b.warnings...), Attempts: []report.Attempt{},
+		Findings: append([]report.Finding{}, b.findings...), Placement: b.placement(),
 	}
 	for rank, s := range b.ranks {
 		r.Ranks = append(r.Ranks, b.rankReport(rank, s))
@@ -429,16 +435,25 @@ func lossExit(class string) int {
 		return report.ExitInternal
 	case report.ClassEarlyExit:
 		return report.ExitTimeout
+	case report.ClassWrongGPU:
+		return report.ExitRefused
 	}
 	return report.ExitUnreachable
 }
 
 func (b *brain) refusalCause() (*report.Cause, int) {
 	c := &report.Cause{Class: report.ClassRefused, Attempt: b.attempt}
+	if !slices.ContainsFunc(b.refusals, func(r refusal) bool { return !r.taken }) {
+		c.Class = report.ClassTaken
+	}
 	exit := 0
 	var lines []string
 	for _, r := range b.refusals {
-		lines = append(lines, r.host+": "+r.message)
+		if r.found { // it says itself where
+			lines = append(lines, r.message)
+		} else {
+			lines = append(lines, r.host+": "+r.message)
+		}
 		if r.log != "" {
 			c.Evidence = append(c.Evidence, r.host+": all of its output is in "+r.log)
 		}

@@ -16,13 +16,25 @@ type Submission struct {
 	Source config.Source   `json:"source"`
 	Hosts  []SubmittedHost `json:"hosts"`  // in the job file's order
 	Digest string          `json:"digest"` // of the plan that the launcher made
+	Check  string          `json:"check"`  // whether hosts are checked before the start: one of Check...
 }
+
+// Values of Submission.Check.
+const (
+	CheckFirst = ""     // what fails keeps the run from starting
+	CheckNone  = "none" // it starts whatever checks would find
+	CheckOnly  = "only" // hosts are made ready and checked, and nothing starts
+)
 
 // SubmittedHost is a host that has an agent.
 type SubmittedHost struct {
 	Name  string         `json:"name"`
 	Pin   rendezvous.Pin `json:"pin"`
 	Facts facts.Host     `json:"facts"`
+	// ClockOffset is how far its clock is ahead of the launcher's, in seconds, and ClockError
+	// by how much that may be wrong.
+	ClockOffset float64 `json:"clock_offset"`
+	ClockError  float64 `json:"clock_error"`
 }
 
 // Default range of ports for ranks to meet at, below where kernels take outgoing
@@ -60,13 +72,18 @@ func (s *Submission) plan() (*plan.Plan, settings, error) {
 	if digest != s.Digest {
 		return nil, settings{}, fmt.Errorf("launcher and coordinator came to different plans (%.12s and %.12s)", s.Digest, digest)
 	}
-	return p, settingsOf(s.Run, job), nil
+	set := settingsOf(s.Run, job)
+	set.checking = s.Check
+	for _, h := range s.Hosts {
+		set.clocks = append(set.clocks, clock{h.ClockOffset, h.ClockError})
+	}
+	return p, set, nil
 }
 
 func settingsOf(run string, job *config.Job) settings {
 	s := settings{
 		run: run, lease: job.Lease, stopSignal: job.Stop.Signal, grace: job.Stop.Grace, early: job.EarlyExit,
-		firstPort: job.Ports.First, lastPort: job.Ports.Last,
+		firstPort: job.Ports.First, lastPort: job.Ports.Last, job: job,
 	}
 	if s.firstPort == 0 {
 		s.firstPort, s.lastPort = defaultFirstPort, defaultLastPort

@@ -1,11 +1,98 @@
 package coordinator
 
-import "github.com/muster-dev/muster/launcher/orders"
+import (
+	"time"
+
+	"github.com/muster-dev/muster/launcher/check"
+	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// watching is what is known of who holds the devices of an attempt.
+type watching struct {
+	*check.Watch
+	last   map[int]*lastSight // by host
+	proven bool
+}
+
+type lastSight struct {
+	sight *orders.Sight
+	taken rendezvous.Instant // when it was judged last
+}
+
+// judgeAgain is after how long a sight that has not changed is judged again: some things
+// are only wrong when they last.
+const judgeAgain = 2 * time.Second
+
+// beginWatching begins to watch an attempt whose ranks have devices.
+func (b *brain) beginWatching() {
+	b.watch = nil
+	for _, h := range b.plan.Hosts {
+		if len(h.Devices) > 0 && b.job.Check.AfterStart {
+			b.watch = &watching{Watch: check.NewWatch(b.plan), last: map[int]*lastSight{}}
+			return
+		}
+	}
+}
 
 // seen takes in who holds the devices of a host.
 func (b *brain) seen(host int, s *orders.Sight) {
-	if s.Asked != 0 {
+	switch {
+	case s.Asked != 0:
 		b.emptySeen(host, s)
+	case b.watch != nil && s.Attempt == b.attempt && b.phase == running:
+		b.watch.last[host] = &lastSight{sight: s}
+		b.judgeSight(host)
+	}
+}
+
+// judgeSights looks again at what has not changed.
+func (b *brain) judgeSights() {
+	if b.watch == nil || b.phase != running {
 		return
 	}
+	for host := range b.hosts {
+		if last := b.watch.last[host]; last != nil && b.now.Sub(last.taken) >= judgeAgain {
+			b.judgeSight(host)
+		}
+	}
+}
+
+func (b *brain) judgeSight(host int) {
+	last := b.watch.last[host]
+	last.taken = b.now
+	for _, f := range check.Apply(b.watch.See(sightFor(host, last.sight, b.now.Sub(b.begun))), b.job.Check) {
+		found := reported(f)
+		b.find(found)
+		if found.Severity == report.SeverityFail && b.lost == nil {
+			b.lost, b.lostAt = &report.Cause{Class: report.ClassWrongGPU, Message: found.Words(), Host: found.Host, Rank: found.Rank, Attempt: b.attempt}, b.now
+			b.stopAll(found.Message, false)
+			return
+		}
+	}
+	if !b.watch.proven && b.watch.Proven() {
+		b.watch.proven = true
+		b.say(event.Event{Kind: event.Proven, Message: "every rank was seen on its GPU"})
+	}
+}
+
+func sightFor(host int, s *orders.Sight, since time.Duration) check.Sight {
+	seen := check.Sight{Host: host, At: since.Seconds(), MemoryUsed: s.Used, Blind: s.Blind, Error: s.Error}
+	for _, h := range s.Held {
+		seen.Devices = append(seen.Devices, check.Held{UUID: h.UUID, PID: h.PID, Rank: h.Rank, Child: h.Child, Kind: h.Kind, Bytes: h.Bytes, User: h.User, Command: h.Command})
+	}
+	return seen
+}
+
+// placement says whether ranks were seen on their devices.
+func (b *brain) placement() string {
+	switch {
+	case b.watch == nil:
+		return ""
+	case b.watch.proven:
+		return report.PlacementProven
+	}
+	return report.PlacementUnproven
 }

@@ -14,7 +14,7 @@ func TestARankThatEndsWhileOthersRunOnIsSaidAndThenAFailure(t *testing.T) {
 		more: longLease + "early_exit {\n notice = \"500ms\"\n limit = \"2s\"\n}"}).exits(124)
 	r.says("warning: rank 1 ended well", "but ranks 0, 2 still run; the run fails when that lasts for 2s",
 		"✗ rank 1 ended well 2s ago, but ranks 0, 2 still run", "ranks 0,2: stopped by muster (SIGTERM)")
-	report := u.run("report", "-", "--json").exits(0).object("version", "run", "job", "outcome", "exit", "first_cause", "attempts", "ranks", "left", "warnings")
+	report := u.run("report", "-", "--json").exits(0).object("version", "run", "job", "outcome", "exit", "first_cause", "attempts", "ranks", "left", "warnings", "findings")
 	if cause := report["first_cause"].(map[string]any); report["outcome"] != "failed" || cause["class"] != "early_exit" {
 		t.Errorf("the report has outcome %v and cause %v", report["outcome"], cause)
 	}

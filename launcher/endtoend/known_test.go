@@ -129,7 +129,7 @@ func TestADetachedRunIsListedShownReadAndStopped(t *testing.T) {
 	}
 	nothingLeft(t, bed)
 	u.run("stop", id).exits(0).says("has ended already")
-	report := u.run("report", id, "--json").exits(0).object("version", "run", "job", "outcome", "exit", "first_cause", "attempts", "ranks", "left", "warnings")
+	report := u.run("report", id, "--json").exits(0).object("version", "run", "job", "outcome", "exit", "first_cause", "attempts", "ranks", "left", "warnings", "findings")
 	if report["outcome"] != "stopped" || report["exit"] != 143.0 || report["run"] != id || report["job"] != "second" {
 		t.Errorf("the report is %v", report)
 	}
@@ -146,7 +146,7 @@ func TestTheReportOfAFailureIsAsDocumented(t *testing.T) {
 	bed := lend(t)
 	u := newUser(t, bed)
 	u.runJob(job{script: "[ $RANK = 1 ] || exec sleep 1000\necho the reason >&2; exit 7", hosts: []string{"host-z", "host-a"}}).exits(7)
-	report := u.run("report", "-", "--json").exits(0).object("version", "run", "job", "outcome", "exit", "first_cause", "attempts", "ranks", "left", "warnings")
+	report := u.run("report", "-", "--json").exits(0).object("version", "run", "job", "outcome", "exit", "first_cause", "attempts", "ranks", "left", "warnings", "findings")
 	if report["outcome"] != "failed" || report["exit"] != 7.0 {
 		t.Errorf("outcome %v, exit %v", report["outcome"], report["exit"])
 	}
@@ -159,12 +159,12 @@ func TestTheReportOfAFailureIsAsDocumented(t *testing.T) {
 		t.Errorf("the attempt is %v", attempt)
 	}
 	ranks := report["ranks"].([]any)
-	first := checkKeys(t, ranks[0], "rank", "host", "ends")
+	first := checkKeys(t, ranks[0], "rank", "host", "gpu", "ends")
 	end := checkKeys(t, first["ends"].([]any)[0], "attempt", "exit", "signal", "stopped_by_muster", "log")
 	if end["signal"] != "SIGTERM" || end["stopped_by_muster"] != "SIGTERM" {
 		t.Errorf("rank 0 has ended so: %v", end)
 	}
-	second := checkKeys(t, ranks[1], "rank", "host", "ends")
+	second := checkKeys(t, ranks[1], "rank", "host", "gpu", "ends")
 	end = checkKeys(t, second["ends"].([]any)[0], "attempt", "exit", "log")
 	if end["exit"] != 7.0 {
 		t.Errorf("rank 1 has ended so: %v", end)

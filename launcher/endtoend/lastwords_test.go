@@ -102,7 +102,7 @@ func TestAFullLogDiskStopsNoTraining(t *testing.T) {
 			if n := strings.Count(r.stderr, "its output cannot be kept any more"); n != 1 {
 				t.Errorf("that the disk is full is said %d times:\n%s", n, r.stderr)
 			}
-			warnings := u.run("report", "-", "--json").exits(0).object("version", "run", "job", "outcome", "exit", "first_cause", "attempts", "ranks", "left", "warnings")["warnings"]
+			warnings := u.run("report", "-", "--json").exits(0).object("version", "run", "job", "outcome", "exit", "first_cause", "attempts", "ranks", "left", "warnings", "findings")["warnings"]
 			if text := fmt.Sprint(warnings); strings.Count(text, "its output cannot be kept any more") != 1 || !strings.Contains(text, "no space left") {
 				t.Errorf("the report warns of %s", text)
 			}

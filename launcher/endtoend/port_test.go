@@ -72,7 +72,7 @@ func TestAPortThatIsTakenAgainAndAgainIsAFailure(t *testing.T) {
 	u := newUser(t, bed)
 	u.runJob(job{script: `echo "port $MASTER_PORT: Address already in use" >&2; exit 98`, hosts: []string{"host-z"}}).exits(98).
 		says("Address already in use")
-	report := u.run("report", "-", "--json").exits(0).object("version", "run", "job", "outcome", "exit", "first_cause", "attempts", "ranks", "left", "warnings")
+	report := u.run("report", "-", "--json").exits(0).object("version", "run", "job", "outcome", "exit", "first_cause", "attempts", "ranks", "left", "warnings", "findings")
 	if n := len(report["attempts"].([]any)); n != 4 {
 		t.Errorf("the run was started %d times", n)
 	}

@@ -26,26 +26,29 @@ const (
 	Stopping  Kind = "stopping"  // workers are being ended
 	Signalled Kind = "signalled" // a signal was passed on to the workers
 	Warning   Kind = "warning"
-	Over      Kind = "over" // nothing more will happen; holds the report
+	Found     Kind = "found"  // a check has found something; holds the finding
+	Proven    Kind = "proven" // every rank was seen on its GPU
+	Over      Kind = "over"   // nothing more will happen; holds the report
 )
 
 // Event is something that happened in a run.
 type Event struct {
-	Seq     uint64         `json:"seq"` // counts from 1
-	Time    time.Time      `json:"time"`
-	Kind    Kind           `json:"kind"`
-	Message string         `json:"message"` // in words, complete by itself
-	Host    string         `json:"host,omitempty"`
-	Rank    *int           `json:"rank,omitempty"`
-	Attempt int            `json:"attempt"`
-	PID     int            `json:"pid,omitempty"`
-	Log     string         `json:"log,omitempty"`
-	Output  []byte         `json:"output,omitempty"`  // the end of what a setup wrote, say
-	Grace   float64        `json:"grace_s,omitempty"` // of Stopping: seconds until SIGKILL
-	ByUser  bool           `json:"by_user,omitempty"` // of Stopping: the user wants it
-	Failed  bool           `json:"failed,omitempty"`  // of Ended: by itself, not well
-	Silent  bool           `json:"silent,omitempty"`  // of Lost: nothing at all is heard from the host
-	Report  *report.Report `json:"report,omitempty"`  // of Over
+	Seq     uint64          `json:"seq"` // counts from 1
+	Time    time.Time       `json:"time"`
+	Kind    Kind            `json:"kind"`
+	Message string          `json:"message"` // in words, complete by itself
+	Host    string          `json:"host,omitempty"`
+	Rank    *int            `json:"rank,omitempty"`
+	Attempt int             `json:"attempt"`
+	PID     int             `json:"pid,omitempty"`
+	Log     string          `json:"log,omitempty"`
+	Output  []byte          `json:"output,omitempty"`  // the end of what a setup wrote, say
+	Grace   float64         `json:"grace_s,omitempty"` // of Stopping: seconds until SIGKILL
+	ByUser  bool            `json:"by_user,omitempty"` // of Stopping: the user wants it
+	Failed  bool            `json:"failed,omitempty"`  // of Ended: by itself, not well
+	Silent  bool            `json:"silent,omitempty"`  // of Lost: nothing at all is heard from the host
+	Report  *report.Report  `json:"report,omitempty"`  // of Over
+	Finding *report.Finding `json:"finding,omitempty"` // of Found
 }
 
 // Encode returns the event as a line without its end.

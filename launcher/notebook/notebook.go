@@ -74,8 +74,12 @@ func Open() (Notebook, error) {
 	return Notebook{filepath.Join(home, "notebook")}, nil
 }
 
-// Write writes a page, in place of an older one of the same run.
+// Write writes a page, in place of an older one of the same run. A notebook that was not
+// opened keeps nothing.
 func (n Notebook) Write(p Page) error {
+	if n.dir == "" {
+		return nil
+	}
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
 		return fmt.Errorf("note run %s: %w", p.Run, err)

@@ -40,6 +40,12 @@ type Prepared struct {
 	Log    string `json:"log,omitempty"`    // where all of it is
 	// Software is what workers are going to run with.
 	Software facts.Software `json:"software,omitzero"`
+	// Taken is set where the error is that another run has taken a device meanwhile.
+	Taken bool `json:"taken,omitempty"`
+	// Warnings are what the user should know of the host's getting ready.
+	Warnings []string `json:"warnings,omitempty"`
+	// Environ is what the environment after setup tells: see facts.Telling.
+	Environ map[string]string `json:"environ,omitempty"`
 	// Shared names devices that another run has too, where they were not to be claimed.
 	Shared []string `json:"shared,omitempty"`
 }

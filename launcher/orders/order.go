@@ -28,6 +28,8 @@ type Prepare struct {
 	// ready unless no other run has them; else that is only said.
 	Devices []string `json:"devices,omitempty"`
 	Claim   bool     `json:"claim,omitempty"`
+	// Names are variables whose values the job file refers to; Prepared tells them.
+	Names []string `json:"names,omitempty"`
 }
 
 // HoldPort takes a port for rank 0 to listen on. Answered by PortHeld.

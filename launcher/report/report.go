@@ -41,6 +41,43 @@ type Report struct {
 	// Left names processes that could not be ended, and hosts that could not be asked.
 	Left     []string `json:"left"`
 	Warnings []string `json:"warnings"`
+	// Findings are what checks have found, before the start and after it.
+	Findings []Finding `json:"findings"`
+	// Placement is "proven" once every rank was seen on its GPU, "unproven" where that did
+	// not come about, and empty where no rank has one.
+	Placement string `json:"placement,omitempty"`
+}
+
+// Severities of findings.
+const (
+	SeverityFail = "fail"
+	SeverityWarn = "warn"
+	SeverityInfo = "info"
+)
+
+// Values of Placement.
+const (
+	PlacementProven   = "proven"
+	PlacementUnproven = "unproven"
+)
+
+// Finding is what a check has found; see muster check.
+type Finding struct {
+	Code     string `json:"code"`
+	Severity string `json:"severity"`
+	Host     string `json:"host"` // "" where it is about several
+	GPU      *int   `json:"gpu"`
+	Rank     *int   `json:"rank"`
+	Message  string `json:"message"`
+	Fix      string `json:"fix"`
+}
+
+// Words are the finding as a sentence.
+func (f Finding) Words() string {
+	if f.Fix == "" {
+		return f.Message
+	}
+	return f.Message + "; " + f.Fix
 }
 
 // Classes of causes that are known without looking at evidence.
@@ -51,9 +88,11 @@ const (
 	ClassHostLost = "host.lost" // a host is not heard any more
 	ClassAgent    = "agent.lost"
 	ClassRefused  = "refused" // no worker was started
+	ClassTaken    = "taken"   // another run has taken a device while this one was on its way
 	ClassStopped  = "stopped" // by the user
 	ClassInternal = "internal"
-	ClassPort     = "port" // MASTER_PORT was taken by another program
+	ClassWrongGPU = "wrong_gpu" // a rank was on another GPU than planned, and the job file wants a stop then
+	ClassPort     = "port"      // MASTER_PORT was taken by another program
 	// ClassEarlyExit: a rank ended well while others ran on past the limit.
 	ClassEarlyExit = "early_exit"
 )

@@ -24,6 +24,9 @@ func Plan(s *Screen, p *plan.Plan) error {
 	}
 	masterLines(&b, p)
 	for _, n := range p.Notes {
+		if n.Code == "visibility" { // the line above says it once for all hosts
+			continue
+		}
 		fmt.Fprintf(&b, "%s %s\n", s.out.paint("36", "note:"), n.Message)
 	}
 	for _, w := range p.Warnings {
@@ -56,7 +59,7 @@ func rankTable(w io.Writer, p *plan.Plan) {
 			strconv.Itoa(p.Threads(r.Rank)), dash(r.NIC),
 		}
 		if d := r.Device; d != nil {
-			cells[3], cells[4], cells[5], cells[6] = "cuda:"+strconv.Itoa(p.Seen(r.Rank)), deviceNumber(*d), shortUUID(d.UUID), d.PCI
+			cells[3], cells[4], cells[5], cells[6] = "cuda:"+strconv.Itoa(p.Seen(r.Rank)), deviceNumber(*d), shortUUID(d.UUID), dash(d.PCI)
 		}
 		if r.Node != nil {
 			cells[7], cells[8] = strconv.Itoa(*r.Node), plan.Spans(r.CPUs)
@@ -83,7 +86,10 @@ func deviceNumber(d plan.Device) string {
 
 // shortUUID is the beginning that tells GPUs apart; --json has all of it.
 func shortUUID(uuid string) string {
-	kind, rest, _ := strings.Cut(uuid, "-")
+	kind, rest, parted := strings.Cut(uuid, "-")
+	if !parted {
+		return dash(uuid)
+	}
 	first, _, _ := strings.Cut(rest, "-")
 	return kind + "-" + first
 }
@@ -130,11 +136,11 @@ func groupWords(groups []plan.Group) string {
 func visibilityLines(p *plan.Plan) []string {
 	seen := map[string][]string{}
 	var order []string
-	for _, h := range p.Hosts {
+	for i, h := range p.Hosts {
 		if h.Visibility == "" {
 			continue
 		}
-		line := fmt.Sprintf("visibility %s (%s), devices by %s", h.Visibility, h.VisibleWhy, h.Names)
+		line := visibilityWords(p, i)
 		if seen[line] == nil {
 			order = append(order, line)
 		}
@@ -144,9 +150,32 @@ func visibilityLines(p *plan.Plan) []string {
 		return order
 	}
 	for i, line := range order {
-		order[i] = strings.Join(seen[line], ", ") + ": " + line
+		order[i] = firstOf(seen[line]) + ": " + line
 	}
 	return order
+}
+
+func visibilityWords(p *plan.Plan, host int) string {
+	h := p.Hosts[host]
+	names, why := p.Named(host)
+	line := fmt.Sprintf("visibility %s (%s), devices by %s", h.Visibility, h.VisibleWhy, names)
+	if why != "" {
+		line += " (" + why + ")"
+	}
+	if h.Visibility == "rank" {
+		line += "; LOCAL_RANK is 0, MUSTER_LOCAL_RANK the real one"
+	}
+	return line
+}
+
+// mostNames is how many hosts of one line are named.
+const mostNames = 8
+
+func firstOf(names []string) string {
+	if n := len(names); n > mostNames {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNames], ", "), n-mostNames)
+	}
+	return strings.Join(names, ", ")
 }
 
 func masterLines(w io.Writer, p *plan.Plan) {
@@ -154,6 +183,8 @@ func masterLines(w io.Writer, p *plan.Plan) {
 		switch {
 		case m.Passed != "":
 			fmt.Fprintf(w, "not at %s: %s\n", m.Addr, m.Passed)
+		case len(p.Hosts) == 1:
+			fmt.Fprintf(w, "ranks meet at %s\n", m.Addr)
 		case i == 0:
 			fmt.Fprintf(w, "ranks meet at %s (%s of %s), once every host is seen to reach it\n", m.Addr, m.NIC, p.Hosts[0].Name)
 		default:

@@ -53,6 +53,8 @@ func assignment(v plan.Var) string {
 	switch {
 	case knownAtStart[v.Name]:
 		return v.Name + "=" + atStart
+	case v.Sensitive:
+		return v.Name + "=" + v.Shown()
 	case v.Value == "" || strings.ContainsFunc(v.Value, unicode.IsControl) || strings.ContainsAny(v.Value, " \t\n\"'\\$`*?;&|<>(){}[]#!~") || !utf8.ValidString(v.Value):
 		return v.Name + "=" + fmt.Sprintf("%q", v.Value)
 	}
@@ -76,7 +78,7 @@ func PlanEnvJSON(w io.Writer, e RankEnv) error {
 	out := rankEnvJSON{Version: 1, Job: e.Plan.Job, Rank: r.Rank, Host: e.Plan.Hosts[r.Host].Name, Setup: setup != "", Env: map[string]varJSON{}}
 	for _, v := range e.Vars {
 		if !knownAtStart[v.Name] {
-			out.Env[v.Name] = varJSON{v.Value, v.Source}
+			out.Env[v.Name] = varJSON{v.Shown(), v.Source}
 		}
 	}
 	return writeJSON(w, out)

@@ -41,7 +41,7 @@ type planRankJSON struct {
 	GPU       *planGPUJSON       `json:"gpu"`  // null: none
 	CPUs      []int              `json:"cpus"` // null: not bound
 	NUMA      *int               `json:"numa"`
-	NIC       string             `json:"nic,omitempty"`
+	NIC       *string            `json:"nic"` // null: one host, or not known
 	Env       map[string]varJSON `json:"env"`
 }
 
@@ -74,8 +74,9 @@ func PlanJSON(w io.Writer, p *plan.Plan) error {
 		Version: 1, Job: p.Job, WorldSize: p.WorldSize, Backend: p.Backend, Groups: []groupJSON{},
 		Warnings: problemsJSON(p.Warnings), Notes: problemsJSON(p.Notes),
 	}
-	for _, h := range p.Hosts {
-		out.Hosts = append(out.Hosts, planHostJSON{h.Name, h.ID, h.FirstRank, h.Ranks, h.Visibility, h.Names})
+	for i, h := range p.Hosts {
+		names, _ := p.Named(i)
+		out.Hosts = append(out.Hosts, planHostJSON{h.Name, h.ID, h.FirstRank, h.Ranks, h.Visibility, names})
 	}
 	for _, g := range p.Groups {
 		out.Groups = append(out.Groups, groupJSON{g.Name, [2]int{g.First, g.First + g.Size - 1}, string(g.Link), g.Pair, g.Fast()})
@@ -100,11 +101,14 @@ func problemsJSON(problems []plan.Problem) []warningJSON {
 
 func rankJSON(p *plan.Plan, r plan.Rank) (planRankJSON, error) {
 	vars, err := p.Env(r.Rank, plan.Meeting{})
-	out := planRankJSON{Rank: r.Rank, LocalRank: r.Local, Host: p.Hosts[r.Host].Name, CPUs: r.CPUs, NUMA: r.Node, NIC: r.NIC, Env: map[string]varJSON{}}
+	out := planRankJSON{Rank: r.Rank, LocalRank: r.Local, Host: p.Hosts[r.Host].Name, CPUs: r.CPUs, NUMA: r.Node, Env: map[string]varJSON{}}
 	for _, v := range vars {
 		if !knownAtStart[v.Name] {
-			out.Env[v.Name] = varJSON{v.Value, v.Source}
+			out.Env[v.Name] = varJSON{v.Shown(), v.Source}
 		}
+	}
+	if r.NIC != "" {
+		out.NIC = &r.NIC
 	}
 	if d := r.Device; d != nil {
 		out.GPU = &planGPUJSON{Index: d.Index, UUID: d.UUID, PCI: d.PCI, Name: d.Name, Seen: p.Seen(r.Rank)}

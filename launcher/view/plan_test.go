@@ -23,7 +23,9 @@ func twoMachines() []facts.Host {
 	return []facts.Host{a, b}
 }
 
-func planOf(t *testing.T, ranks string) *plan.Plan {
+func planOf(t *testing.T, ranks string) *plan.Plan { return planOn(t, ranks, twoMachines()) }
+
+func planOn(t *testing.T, ranks string, hosts []facts.Host) *plan.Plan {
 	t.Helper()
 	job, diags := config.Source{Filename: "train.hcl", Text: []byte(`job "llama" {
   command = ["python", "train.py", "--data", "a b"]
@@ -39,7 +41,7 @@ func planOf(t *testing.T, ranks string) *plan.Plan {
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
-	p, problems := plan.Make(job, twoMachines())
+	p, problems := plan.Make(job, hosts)
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -65,6 +67,35 @@ func TestAPlanAsPeopleReadIt(t *testing.T) {
 				t.Fatal(err)
 			}
 		}))
+	}
+}
+
+func TestWhatHoldsForAllHostsIsSaidOnce(t *testing.T) {
+	hosts := twoMachines()
+	for _, h := range hosts {
+		for i := range h.Devices.GPUs.GPUs {
+			h.Devices.GPUs.GPUs[i].ComputeMode = new("exclusive_process")
+		}
+	}
+	text := string(printedBy(t, func(s *Screen) { _ = Plan(s, planOn(t, "", hosts)) }))
+	if n := strings.Count(text, "exclusive process"); n != 1 || !strings.Contains(text, "LOCAL_RANK is 0, MUSTER_LOCAL_RANK the real one") {
+		t.Errorf("said %d times:\n%s", n, text)
+	}
+}
+
+func TestOneHostAwaitsNoOther(t *testing.T) {
+	var b strings.Builder
+	masterLines(&b, &plan.Plan{Hosts: []plan.Host{{Name: "a"}}, Masters: []plan.Master{{Addr: "127.0.0.1", NIC: "lo"}}})
+	if b.String() != "ranks meet at 127.0.0.1\n" {
+		t.Errorf("it says %q", b.String())
+	}
+}
+
+func TestDevicesThatTellLittleStillFillTheTable(t *testing.T) {
+	for uuid, want := range map[string]string{"GPU-c3f0c2a9-77aa": "GPU-c3f0c2a9", "0x1f2e": "0x1f2e", "": "-"} {
+		if got := shortUUID(uuid); got != want {
+			t.Errorf("%q is shown as %q, want %q", uuid, got, want)
+		}
 	}
 }
 
@@ -115,5 +146,38 @@ func TestAFailureNamesTheCardThatTheRankCallsOtherwise(t *testing.T) {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in:\n%s", part, text)
 		}
+	}
+}
+
+func TestWhatDiffersIsShownWithWhoHasIt(t *testing.T) {
+	hosts := twoMachines()
+	hosts[1].Devices.Driver = pointer("535.10")
+	job, diags := config.Source{Filename: "t.hcl", Text: []byte(`job "t" {
+  command = ["true"]
+  env     = { SHARD = rank.global % 2 }
+  hosts "ssh" {
+    names = ["hgx01", "hgx02"]
+  }
+  ranks { devices = [3, 5] }
+}`)}.Evaluate()
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	p, problems := plan.Make(job, hosts)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	text := string(printedBy(t, func(s *Screen) {
+		if err := PlanDiff(s, p); err != nil {
+			t.Fatal(err)
+		}
+	}))
+	for _, part := range []string{"driver\n    hgx02: 535.10\n    hgx01: 550.54.15\n", "SHARD\n    ranks 0,2: 0\n    ranks 1,3: 1\n", "CUDA_VISIBLE_DEVICES\n    ranks 2-3: GPU-"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in:\n%s", part, text)
+		}
+	}
+	if strings.Contains(text, "LOCAL_RANK") {
+		t.Errorf("what must differ is shown:\n%s", text)
 	}
 }

@@ -80,6 +80,9 @@ func (r *Run) Plan(p *plan.Plan) {
 	}
 	r.screen.Status("")
 	r.Say(fmt.Sprintf("%s: %s on %s", p.Job, count(p.WorldSize, "rank"), where))
+	for _, note := range p.Notes {
+		r.Say(note.Message)
+	}
 	for _, warning := range p.Warnings {
 		r.Say(r.screen.err.paint("33", "warning: ") + warning.Message)
 	}
@@ -107,6 +110,10 @@ func (r *Run) Event(e event.Event) {
 		r.hostReady()
 	case event.Committed:
 		r.screen.Status("")
+	case event.Found:
+		r.found(e.Finding)
+	case event.Proven:
+		r.Say(e.Message)
 	case event.Warning, event.Lost:
 		r.Say(r.screen.err.paint("33", "warning: ") + e.Message)
 	case event.Ended:
@@ -118,6 +125,14 @@ func (r *Run) Event(e event.Event) {
 	case event.Over:
 		r.endCountdown()
 		r.screen.Status("")
+	}
+}
+
+// found tells of a finding. What fails is told by the report, and what is only for the
+// record by muster check.
+func (r *Run) found(f *report.Finding) {
+	if f != nil && f.Severity == report.SeverityWarn {
+		r.Say(r.screen.err.paint("33", "warning: ") + f.Words())
 	}
 }
 

@@ -197,7 +197,7 @@ func TestJSONContracts(t *testing.T) {
 	}{
 		{"ps", keys(t, ps), "runs version"},
 		{"ps.runs", keys(t, ps, "runs"), "attempt exit head job run started state"},
-		{"report", keys(t, rep), "attempts exit first_cause job left outcome ranks run version warnings"},
+		{"report", keys(t, rep), "attempts exit findings first_cause job left outcome ranks run version warnings"},
 		{"report.first_cause", keys(t, rep, "first_cause"), "attempt class evidence host log message numbers rank tail"},
 		{"report.attempts", keys(t, rep, "attempts"), "attempt changes ended outcome started"},
 		{"report.ranks", keys(t, rep, "ranks"), "ends gpu host rank"},

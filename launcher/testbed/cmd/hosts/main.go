@@ -38,12 +38,15 @@ func options() testbed.Options {
 	list(&o.Names, "name", "name of the next host (node1, node2, ... if not given)")
 	list(&o.Keep, "keep", "path below /root, /tmp or /run that the hosts see too, read only")
 	list(&o.KeepRW, "keep-rw", "the same, writable")
-	flag.Func("gpus", "GPUs of every host, one of: "+strings.Join(gpus.Names(), ", "), func(name string) (err error) {
+	flag.Func("gpus", "GPUs of every host, one of: "+strings.Join(gpus.Names(), ", "), func(name string) error {
 		machine := gpus.Named(name)
 		if machine == nil {
 			return errors.New("no such scenario")
 		}
-		o.GPUs, err = machine.OnThisMachine() // so that processes can be bound
+		here, err := machine.OnThisMachine() // so that processes can be bound
+		if err == nil {
+			o.Each = func(i int, h *testbed.HostOptions) { h.GPUs = here.OwnCards(i) }
+		}
 		return err
 	})
 	list(&o.SSHDConfig, "sshd", "line for sshd_config, such as 'AllowStreamLocalForwarding no'")

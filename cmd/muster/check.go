@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/muster-dev/muster/launcher"
+	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/view"
+)
+
+func checkCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "check",
+		Usage:     "make a job's hosts ready, check them, and start nothing",
+		ArgsUsage: "JOB.hcl [-- WORDS FOR THE COMMAND]",
+		Description: `Does all that muster run does before the start: connects, looks at GPUs, plans, runs setup,
+finds the command, tries how hosts reach each other; then says what is in the way or
+might be. muster run does the same and starts unless something fails (--no-check).
+
+   muster check train.hcl
+   muster check train.hcl --json | jq '.findings[] | select(.severity == "fail")'
+
+A job file says what counts: check { ignore = ["` + codes.All[0].Name + `"] severity = { disk_full = "fail" } }.
+Exit status: 0 the job could start; 75 it could not; 69 a host was not reached.
+What is looked for: ` + wrapped(codes.Names()) + `.`,
+		Flags: []cli.Flag{
+			varFlag(),
+			&cli.BoolFlag{Name: "json", Usage: "one JSON object"},
+		},
+		Action:       checkJob,
+		OnUsageError: onUsageError,
+	}
+}
+
+// wrapped are words in lines for a terminal.
+func wrapped(words []string) string {
+	const width = 90
+	var b strings.Builder
+	column := len("What is looked for: ")
+	for i, word := range words {
+		if i > 0 {
+			b.WriteString(", ")
+			column += 2
+		}
+		if column+len(word) > width {
+			b.WriteByte('\n')
+			column = 0
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
+}
+
+func checkJob(c *cli.Context) error {
+	screen := openScreen()
+	source, job, err := readJob(c, screen)
+	if err != nil {
+		return err
+	}
+	v := view.NewRun(screen)
+	connect, err := connector(job.HostsKind, v, v.Say)
+	if err != nil {
+		return err
+	}
+	sayUnsent(job, v.Say)
+	wishes, end := listenForWishes(true)
+	defer end()
+	r := &launcher.Run{Source: source, Job: job, Connect: connect, View: v, Wishes: wishes}
+	found, status, err := r.DoChecks(context.Background())
+	screen.Status("")
+	if err != nil {
+		return err
+	}
+	checked := view.Checked{Job: job.Name, Plan: found.Plan, Checks: len(codes.Names(codes.Before)), Findings: found.Findings}
+	if c.Bool("json") {
+		if err := view.CheckJSON(os.Stdout, checked); err != nil {
+			return err
+		}
+	} else {
+		view.Check(screen, checked)
+	}
+	if status == report.ExitOK {
+		return nil
+	}
+	return exitError(status)
+}

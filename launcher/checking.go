@@ -1,0 +1,82 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/muster-dev/muster/launcher/check"
+	"github.com/muster-dev/muster/launcher/coordinator"
+	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/report"
+)
+
+// Checking is what Run.Check is for a run, without checks where that is wanted.
+func Checking(none bool) string {
+	if none {
+		return coordinator.CheckNone
+	}
+	return coordinator.CheckFirst
+}
+
+// Checked is what came of checking the hosts of a job.
+type Checked struct {
+	Plan     *plan.Plan // nil where there is none
+	Findings []check.Finding
+}
+
+// DoChecks makes the hosts of a run ready and checks them, and starts nothing. A *Failure
+// says why there was nothing to check.
+func (r *Run) DoChecks(ctx context.Context) (Checked, int, error) {
+	kept := &checkView{View: r.View}
+	r.View, r.Check = kept, coordinator.CheckOnly
+	r.Notebook = notebook.Notebook{} // nothing is going to run that somebody could come back to
+	status, err := r.once(ctx)
+	var refusal *planRefusal
+	if errors.As(err, &refusal) {
+		return Checked{Findings: check.Refused(refusal.problems)}, refusal.Exit, nil
+	}
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	return kept.Checked, status, err
+}
+
+// checkView keeps what a run would show.
+type checkView struct {
+	View
+	mu sync.Mutex
+	Checked
+}
+
+// Plan keeps the plan: it is no run that is about to start.
+func (v *checkView) Plan(p *plan.Plan) {
+	v.mu.Lock()
+	v.Checked.Plan = p
+	v.mu.Unlock()
+	v.View.Phase("checking")
+}
+
+// Report keeps the findings.
+func (v *checkView) Report(r *report.Report) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, f := range r.Findings {
+		v.Findings = append(v.Findings, check.Finding{Code: f.Code, Severity: check.Severity(f.Severity), Host: f.Host, GPU: f.GPU, Rank: f.Rank, Message: f.Message, Fix: f.Fix})
+	}
+	// What keeps a host from getting ready at all comes before any check of it.
+	if c := r.FirstCause; c != nil && check.Verdict(v.Findings) != check.Failed {
+		v.Findings = append(v.Findings, check.Finding{Code: notReady, Severity: check.Fail, Host: c.Host, Message: c.Message, Fix: lastWords(c)})
+	}
+}
+
+// notReady is the code of a host that cannot be made ready: setup has failed, say.
+const notReady = "not_ready"
+
+func lastWords(c *report.Cause) string {
+	if c.Tail == "" {
+		return ""
+	}
+	return "its last words: " + strings.TrimSpace(c.Tail)
+}

@@ -1,0 +1,84 @@
+package coordinator
+
+import (
+	"slices"
+
+	"github.com/muster-dev/muster/launcher/check"
+	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/report"
+)
+
+// passes checks the hosts, once all are ready, and reports whether the run may start.
+func (b *brain) passes() bool {
+	if b.checked || b.checking == CheckNone {
+		b.sayOfLibraries()
+		return true
+	}
+	b.checked = true
+	b.sayOfLibraries()
+	for _, f := range b.judge() {
+		if f.Severity != report.SeverityFail && b.wasShown(f) {
+			b.findings = append(b.findings, f)
+			continue
+		}
+		b.find(f)
+		if f.Severity == report.SeverityFail {
+			b.refusals = append(b.refusals, refusal{host: f.Host, message: f.Words(), code: report.ExitRefused, found: true})
+		}
+	}
+	return len(b.refusals) == 0 && b.checking != CheckOnly
+}
+
+// judge returns the findings before the start. What the plan has warned of was shown with
+// it; here it counts where the job file makes it fail.
+func (b *brain) judge() []report.Finding {
+	all := check.Apply(append(check.Planned(b.plan), check.Before(b.checkInput())...), b.job.Check)
+	findings := make([]report.Finding, len(all))
+	for i, f := range all {
+		findings[i] = reported(f)
+	}
+	return findings
+}
+
+func reported(f check.Finding) report.Finding {
+	return report.Finding{Code: f.Code, Severity: string(f.Severity), Host: f.Host, GPU: f.GPU, Rank: f.Rank, Message: f.Message, Fix: f.Fix}
+}
+
+func (b *brain) checkInput() check.Input {
+	in := check.Input{Job: b.job, Plan: b.plan, MasterAddr: b.meeting().MasterAddr, LimitsRaised: true}
+	for i, h := range b.hosts {
+		one := check.Host{Name: h.name, Facts: b.plan.Facts(i), Software: h.software}
+		if i < len(b.clocks) {
+			one.ClockOffset, one.ClockError = &b.clocks[i].offset, b.clocks[i].wrong
+		}
+		for _, candidate := range b.plan.Candidates() {
+			if r, tried := h.reachOf(candidate.Addr); tried {
+				one.Reach = append(one.Reach, check.Reach{Addr: r.Addr, From: r.Local, Error: r.Error})
+			}
+		}
+		in.Hosts = append(in.Hosts, one)
+	}
+	return in
+}
+
+// wasShown reports whether the launcher has shown it with the plan.
+func (b *brain) wasShown(f report.Finding) bool {
+	return slices.ContainsFunc(b.plan.Warnings, func(w plan.Problem) bool { return w.Message == f.Message })
+}
+
+// find takes a finding into the report and tells of it.
+func (b *brain) find(f report.Finding) {
+	b.findings = append(b.findings, f)
+	b.say(event.Event{Kind: event.Found, Host: f.Host, Rank: f.Rank, Message: f.Words(), Finding: &f})
+}
+
+// sayOfLibraries tells what is known of NCCL's and torch's settings only now that setup has
+// shown which versions there are.
+func (b *brain) sayOfLibraries() {
+	for _, p := range b.plan.LibraryProblems(b.meeting()) {
+		if !slices.ContainsFunc(b.plan.Warnings, func(w plan.Problem) bool { return w.Message == p.Message }) {
+			b.warn(p.Host, "%s", p.Message)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+//go:build linux
+
+package endtoend
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/muster-dev/muster/launcher/testbed"
+	"github.com/muster-dev/muster/launcher/testbed/gpus"
+)
+
+// finding is one of muster check --json and of a report.
+type finding struct {
+	Code, Severity, Host, Message, Fix string
+	GPU, Rank                          *int
+}
+
+type checkResult struct {
+	Version  int
+	Verdict  string
+	Findings []finding
+}
+
+// check runs muster check.
+func (u *user) check(status int, args ...string) (c checkResult) {
+	u.t.Helper()
+	r := u.run(append([]string{"check"}, append(args, "--json")...)...).exits(status)
+	if err := json.Unmarshal([]byte(r.stdout), &c); err != nil {
+		u.t.Fatalf("%v: %s%s", err, r.stdout, r.stderr)
+	}
+	return c
+}
+
+func (c checkResult) codes() string {
+	var all []string
+	for _, f := range c.Findings {
+		all = append(all, f.Code+" "+f.Severity)
+	}
+	return strings.Join(all, ", ")
+}
+
+func (c checkResult) has(code string) *finding {
+	for i := range c.Findings {
+		if c.Findings[i].Code == code {
+			return &c.Findings[i]
+		}
+	}
+	return nil
+}
+
+// shortOfMemory are findings that this machine gives rise to, not the scenario.
+const machinesOwn = `check { ignore = ["shared_memory", "disk_full", "cgroup_memory", "cgroup_pids", "memlock", "nofile", "hca_down", "hca_missing", "verbs_missing", "peer_memory", "torch_missing", "same_subnet", "hidden_processes", "persistence_off", "not_bound", "fabric_manager", "pcie_narrow", "clock_offset"] }`
+
+func TestAHealthyClusterIsPassedInSilence(t *testing.T) {
+	u := newUser(t, theMachines(t))
+	if c := u.check(0, u.gpuJob([]string{"dgx-a100", "islands"}, "", machinesOwn)); c.Version != 1 {
+		t.Errorf("check says %+v", c)
+	} else {
+		for _, f := range c.Findings {
+			if f.Severity != "info" && !strings.HasSuffix(f.Code, "_differs") && f.Code != "fewer_gpus" {
+				t.Errorf("%s %s: %s", f.Severity, f.Code, f.Message)
+			}
+		}
+	}
+	if u.exists(".local") { // nothing to come back to
+		if r := u.run("ps", "--json").exits(0); strings.Contains(r.stdout, `"job": "g"`) {
+			t.Errorf("a check is listed as a run: %s", r.stdout)
+		}
+	}
+}
+
+func TestWhatIsWrongWithAGPUKeepsAJobFromStarting(t *testing.T) {
+	worn := onThisMachine(t, gpus.Worn())
+	bed := ownBed(t, testbed.Options{GPUs: worn})
+	u := newUser(t, bed)
+	path := u.gpuJob([]string{"node1"}, "", machinesOwn)
+	c := u.check(75, path)
+	if c.Verdict != "fail" {
+		t.Errorf("verdict %s: %s", c.Verdict, c.codes())
+	}
+	bad := false
+	for _, f := range c.Findings {
+		bad = bad || f.Severity == "fail" && f.GPU != nil && f.Fix != "" && strings.HasPrefix(f.Message, "node1")
+	}
+	if !bad {
+		t.Errorf("no failing finding with its GPU and what to do: %+v", c.Findings)
+	}
+	r := u.run("run", path).exits(75)
+	if r.stdout != "" {
+		t.Errorf("a worker ran: %s", r.stdout)
+	}
+	u.run("run", path, "--no-check").exits(0)
+}
+
+func TestAHostThatCannotBeMadeReadyIsAFindingOfCheck(t *testing.T) {
+	u := newUser(t, threeHosts(t))
+	c := u.check(75, u.write(job{script: "true", hosts: []string{"host-z", "host-a"}, more: machinesOwn + setup("echo no such module >&2; exit 3")}))
+	if f := c.has("not_ready"); f == nil || !strings.Contains(f.Message, "setup ended with exit status 3") || !strings.Contains(f.Fix, "no such module") {
+		t.Errorf("findings %+v", c.Findings)
+	}
+	if c := u.check(75, u.gpuJob([]string{"host-z"}, `per_host = "gpu"`)); c.has("no_gpu") == nil {
+		t.Errorf("findings %+v", c.Findings)
+	}
+}
+
+// placed runs a job whose workers stay, until the watch has said something, and returns what
+// was said and the report.
+func (u *user) placed(path string, says ...string) {
+	u.t.Helper()
+	l := u.start("run", path)
+	for _, text := range says {
+		l.waitToSay(text)
+	}
+	l.signal(syscall.SIGTERM)
+	l.wait().exits(143)
+}
+
+func TestMusterSeesThatEachRankIsOnItsGPU(t *testing.T) {
+	u := newUser(t, theMachines(t))
+	u.placed(u.gpuJobFor("1h", []string{"l40s", "islands"}, "", machinesOwn, `stop { grace = "1s" }`), "every rank was seen on its GPU")
+	u.run("report", "-", "--json").exits(0).prints(`"placement": "proven"`)
+}
+
+// onDevice is a job whose ranks take the devices that a script says.
+func (u *user) onDevice(host, script string, more ...string) string {
+	u.t.Helper()
+	return u.file("wrong.hcl", fmt.Sprintf("job \"w\" {\n  command = [\"sh\", \"-c\", %q]\n  hosts \"ssh\" {\n    names = [%q]\n  }\n  ranks {\n    devices = 2\n  }\n  stop { grace = \"1s\" }\n%s\n}\n",
+		script, host, strings.Join(more, "\n")))
+}
+
+func TestARankOnAnothersGPUIsNamedWithWhatToDo(t *testing.T) {
+	u := newUser(t, theMachines(t))
+	// The classic: every rank takes the first device that it sees.
+	u.placed(u.onDevice("l40s", "LOCAL_RANK=0 exec cudaworker -for 1h", machinesOwn), "torch.cuda.set_device", "rank 1")
+	var rep struct{ Findings []finding }
+	if err := json.Unmarshal([]byte(u.run("report", "-", "--json").exits(0).stdout), &rep); err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, f := range rep.Findings {
+		found = found || f.Code == "wrong_gpu" || f.Code == "extra_gpu" || f.Code == "shared_gpu"
+	}
+	if !found {
+		t.Errorf("the report has %+v", rep.Findings)
+	}
+}
+
+func TestARankOnAnothersGPUEndsTheRunWhereThatIsWanted(t *testing.T) {
+	u := newUser(t, theMachines(t))
+	u.run("run", u.onDevice("l40s", "LOCAL_RANK=0 exec cudaworker -for 1h", "check { wrong_gpu = \"stop\" }")).
+		exits(75).says("rank 1")
+}
+
+func TestAForeignProcessThatComesLaterIsNamed(t *testing.T) {
+	u := newUser(t, theMachines(t))
+	host := u.bed.Host("l40s")
+	l := u.start("run", u.gpuJobFor("1h", []string{"l40s"}, "", machinesOwn, `stop { grace = "1s" }`))
+	l.waitToSay("every rank was seen on its GPU")
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _, _ = host.Run(ctx, "cudaworker", "-device", cards(t, "l40s")[2].UUID, "-bytes", "3GiB", "-uid", "1042", "-for", "1m")
+	}()
+	l.waitToSay(", 1042, ")
+	cancel()
+	<-gone
+	l.signal(syscall.SIGTERM)
+	l.wait().exits(143)
+}

@@ -1,0 +1,23 @@
+package gpus
+
+import "fmt"
+
+// OwnCards is the scenario with cards that no other number has: machines that look alike
+// have other cards all the same.
+func (s *Scenario) OwnCards(number int) *Scenario {
+	own := s.Clone()
+	rename := func(uuid string) string {
+		if len(uuid) < 2 {
+			return uuid
+		}
+		return uuid[:len(uuid)-2] + fmt.Sprintf("%02x", number&0xff)
+	}
+	for i := range own.GPUs {
+		g := &own.GPUs[i]
+		g.UUID = rename(g.UUID)
+		for m := range g.MIG.Instances {
+			g.MIG.Instances[m].UUID = rename(g.MIG.Instances[m].UUID)
+		}
+	}
+	return own
+}

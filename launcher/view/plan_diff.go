@@ -1,0 +1,74 @@
+package view
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/plan"
+)
+
+// PlanDiff shows what differs between hosts and between ranks' environments.
+func PlanDiff(s *Screen, p *plan.Plan) error {
+	ranks, hosts, err := p.Diff(plan.Meeting{})
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	section(&b, "hosts", "all hosts are alike in what was looked at", hosts)
+	section(&b, "environments", "all ranks have the same environment, less their own numbers", ranks)
+	s.write(&s.out, cleanLines([]byte(b.String())))
+	return nil
+}
+
+func section(b *strings.Builder, title, alike string, differences []plan.Difference) {
+	if len(differences) == 0 {
+		fmt.Fprintln(b, alike)
+		return
+	}
+	fmt.Fprintf(b, "%s differ in:\n", title)
+	for _, d := range differences {
+		fmt.Fprintf(b, "  %s\n", d.What)
+		for _, v := range d.Values {
+			fmt.Fprintf(b, "    %s: %s\n", v.Who, v.Value)
+		}
+	}
+}
+
+type diffJSON struct {
+	Version int              `json:"version"`
+	Job     string           `json:"job"`
+	Hosts   []differenceJSON `json:"hosts"`
+	Ranks   []differenceJSON `json:"ranks"`
+}
+
+type differenceJSON struct {
+	What   string       `json:"what"`
+	Values []sharedJSON `json:"values"`
+}
+
+type sharedJSON struct {
+	Value string `json:"value"`
+	Who   string `json:"who"`
+}
+
+// PlanDiffJSON writes the same as one JSON object (version 1).
+func PlanDiffJSON(w io.Writer, p *plan.Plan) error {
+	ranks, hosts, err := p.Diff(plan.Meeting{})
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, diffJSON{Version: 1, Job: p.Job, Hosts: differencesJSON(hosts), Ranks: differencesJSON(ranks)})
+}
+
+func differencesJSON(differences []plan.Difference) []differenceJSON {
+	all := []differenceJSON{}
+	for _, d := range differences {
+		out := differenceJSON{What: d.What}
+		for _, v := range d.Values {
+			out.Values = append(out.Values, sharedJSON{v.Value, v.Who})
+		}
+		all = append(all, out)
+	}
+	return all
+}
