@@ -1,16 +1,20 @@
 package gpus
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // OwnCards is the scenario with cards that no other number has: machines that look alike
 // have other cards all the same.
 func (s *Scenario) OwnCards(number int) *Scenario {
 	own := s.Clone()
 	rename := func(uuid string) string {
-		if len(uuid) < 2 {
+		kind, rest, is := strings.Cut(uuid, "-") // "GPU", "MIG"
+		if !is || len(rest) < 8 {
 			return uuid
 		}
-		return uuid[:len(uuid)-2] + fmt.Sprintf("%02x", number&0xff)
+		return kind + "-" + rest[:6] + fmt.Sprintf("%02x", number&0xff) + rest[8:]
 	}
 	for i := range own.GPUs {
 		g := &own.GPUs[i]
