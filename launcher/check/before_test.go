@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/facts/nvidia"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -34,7 +35,7 @@ func TestWhatIsNotKnownIsNoFinding(t *testing.T) {
 	c := healthy(t, 2, "")
 	for i := range c.Hosts {
 		h := &c.Hosts[i]
-		h.More, h.ClockOffset, h.Reach = More{}, nil, nil
+		h.ClockOffset, h.Reach = nil, nil
 		gpus := h.Facts.Devices.GPUs.GPUs
 		for g := range gpus {
 			gpus[g] = plugins.GPU{Index: g, UUID: gpus[g].UUID, PCI: gpus[g].PCI, Name: gpus[g].Name, State: plugins.StateOK}
@@ -70,10 +71,6 @@ func on(host, gpu int, wrong func(g *plugins.GPU)) func(c *cluster) {
 
 func at(host int, wrong func(f *facts.Host)) func(c *cluster) {
 	return func(c *cluster) { wrong(c.facts(host)) }
-}
-
-func knowing(host int, wrong func(m *More)) func(c *cluster) {
-	return func(c *cluster) { wrong(c.more(host)) }
 }
 
 func TestEachThingThatIsWrongIsFound(t *testing.T) {
@@ -179,8 +176,10 @@ var setGPUs = []scenario{
 	{code: codes.FabricNotReady, severity: Fail, where: "gpu02 2", says: "nvidia-fabricmanager does not run", fix: "systemctl start", wrong: on(1, 2, func(g *plugins.GPU) { g.Fabric = ptr("not_started") })},
 	{code: codes.FabricNotReady, severity: Fail, where: "gpu02 2", says: "still being set up", fix: "wait a minute", wrong: on(1, 2, func(g *plugins.GPU) { g.Fabric = ptr("in_progress") })},
 	{code: codes.FabricNotReady, severity: Fail, where: "gpu02 2", says: "failed", fix: "journalctl", wrong: on(1, 2, func(g *plugins.GPU) { g.Fabric = ptr("failed") })},
-	{code: codes.FabricManager, severity: Fail, where: "gpu02", says: "is inactive, and 4 NVSwitch devices need it", fix: "systemctl start", wrong: knowing(1, func(m *More) { m.FabricManager = "inactive" })},
-	{code: codes.FabricManager, severity: Fail, where: "gpu02", says: "of version 550.54.14, the driver of 550.54.15", wrong: knowing(1, func(m *More) { m.FabricManagerVersion = "550.54.14" })},
+	{code: codes.FabricManager, severity: Fail, where: "gpu02", says: "is inactive, and 4 NVSwitch devices need it", fix: "systemctl start", wrong: at(1, func(f *facts.Host) { f.Devices.FabricManager.State = nvidia.Inactive })},
+	{code: codes.FabricManager, severity: Fail, where: "gpu02", says: "is not installed, and 4 NVSwitch devices need it", fix: "install", wrong: at(1, func(f *facts.Host) { f.Devices.FabricManager.State = nvidia.NotInstalled })},
+	{code: codes.FabricManager, severity: Warn, where: "gpu02", says: "of version 550.54.14, the driver of 550.54.15", wrong: at(1, func(f *facts.Host) { f.Devices.FabricManager.Version = "550.54.14" })},
+	{code: codes.FabricManager, severity: Fail, where: "gpu02", says: "of version 550.54.14", wrong: at(1, func(f *facts.Host) { f.Devices.FabricManager = facts.FabricManager{Version: "550.54.14"} })},
 	{code: codes.Throttled, severity: Warn, where: "gpu02 2", says: "too hot (hw thermal), the power supply asks for it", wrong: on(1, 2, func(g *plugins.GPU) { g.Throttled = []string{"hw_thermal", "sw_power_cap", "hw_power_brake"} })},
 	{code: codes.Throttled, severity: Info, where: "gpu02 2", says: "no rank uses it", ranks: "devices = [0]", wrong: on(1, 2, func(g *plugins.GPU) { g.Throttled = []string{"hw_slowdown"} })},
 	{code: codes.PCIeNarrow, severity: Warn, where: "gpu02 2", says: "x8 of x16, its sister GPUs have more", wrong: on(1, 2, func(g *plugins.GPU) { g.PCIe.Width = ptr(8) })},
@@ -239,7 +238,7 @@ var heldGPUs = []scenario{
 		c.facts(1).Container = "docker"
 	}},
 	{code: codes.HiddenProcess, severity: Info, where: "gpu02", says: "container (docker)", fix: "--pid=host", wrong: func(c *cluster) {
-		c.more(1).OwnPIDs, c.facts(1).Container = true, "docker"
+		c.facts(1).OwnPIDs, c.facts(1).Container = true, "docker"
 	}},
 }
 

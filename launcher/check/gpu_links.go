@@ -1,9 +1,12 @@
 package check
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/facts/nvidia"
 )
 
 // links are about a GPU's ways to others.
@@ -99,19 +102,32 @@ func (h *hostJudge) fabric(g usedGPU) {
 
 // fabricManager is about its service, where no GPU tells of the fabric (A100 boards).
 func (h *hostJudge) fabricManager() {
-	m, driver := h.More, ""
-	if d := h.Facts.Devices; d != nil && d.GPUs != nil && d.Driver != nil {
-		driver = *d.Driver
-	}
-	if m.NVSwitches == 0 || len(h.part.Devices) == 0 {
+	d := h.Facts.Devices
+	if d == nil || d.NVSwitches == 0 || len(h.part.Devices) == 0 {
 		return
 	}
-	switch {
-	case m.FabricManager != "" && m.FabricManager != "active":
-		h.say(codes.FabricManager, "", "systemctl start nvidia-fabricmanager, by root, on that machine; journalctl -u nvidia-fabricmanager says why it stopped",
-			"nvidia-fabricmanager is %s, and %s need it: CUDA would not start (error 802, system not yet initialized)", m.FabricManager, count(m.NVSwitches, "NVSwitch device"))
-	case m.FabricManagerVersion != "" && driver != "" && m.FabricManagerVersion != driver:
-		h.say(codes.FabricManager, "", "install the fabric manager of the driver's version and restart it",
-			"nvidia-fabricmanager is of version %s, the driver of %s: it refuses to work with it", m.FabricManagerVersion, driver)
+	m, driver := d.FabricManager, ""
+	if d.GPUs != nil && d.Driver != nil {
+		driver = *d.Driver
 	}
+	switch {
+	case m.State == nvidia.NotInstalled:
+		h.say(codes.FabricManager, "", "install the fabric manager of the driver's version and start it, by root, on that machine",
+			"nvidia-fabricmanager is not installed, and %s", cudaNeeds(d))
+	case m.State != "" && m.State != nvidia.Active:
+		h.say(codes.FabricManager, "", "systemctl start nvidia-fabricmanager, by root, on that machine; journalctl -u nvidia-fabricmanager says why it stopped",
+			"nvidia-fabricmanager is %s, and %s", m.State, cudaNeeds(d))
+	case m.Version != "" && driver != "" && m.Version != driver:
+		// One that runs has been let in by the driver when it started.
+		h.say(codes.FabricManager, lowered(Fail, m.State == nvidia.Active, Warn), "install the fabric manager of the driver's version and restart it",
+			"nvidia-fabricmanager is of version %s, the driver of %s: at its next start it refuses to work with it", m.Version, driver)
+	}
+}
+
+func cudaNeeds(d *facts.Devices) string {
+	need := "need"
+	if d.NVSwitches == 1 {
+		need = "needs"
+	}
+	return fmt.Sprintf("%s %s it: CUDA would not start (error 802, system not yet initialized)", count(d.NVSwitches, "NVSwitch device"), need)
 }

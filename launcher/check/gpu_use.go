@@ -215,8 +215,12 @@ func (h *hostJudge) counts() {
 	d := h.Facts.Devices
 	h.fabricManager()
 	if h.hidesProcesses() {
+		where := "in a pid namespace"
+		if h.Facts.Container != "" {
+			where = "in a container (" + h.Facts.Container + ")"
+		}
 		h.say(codes.HiddenProcess, "", "start the container with the machine's process numbers (docker: --pid=host) to have its GPUs watched",
-			"muster runs in a container (%s) with process numbers of its own: whose processes are on its GPUs cannot be told", h.Facts.Container)
+			"muster runs %s with process numbers of its own: whose processes are on its GPUs cannot be told", where)
 	}
 	if d == nil || d.GPUs == nil || d.Visibility.Variable != "" || len(h.part.Devices) == 0 || d.PCIDevices <= len(d.GPUs.GPUs) || isGivenPart(h.Facts) {
 		return
@@ -227,7 +231,7 @@ func (h *hostJudge) counts() {
 		"the driver shows %s, but %d are on the PCI bus: the others did not start or were lost", count(len(d.GPUs.GPUs), "GPU"), d.PCIDevices)
 }
 
-func (h *hostJudge) hidesProcesses() bool { return h.More.OwnPIDs && len(h.part.Devices) > 0 }
+func (h *hostJudge) hidesProcesses() bool { return h.Facts.OwnPIDs && len(h.part.Devices) > 0 }
 
 // isGivenPart reports whether a host has been given a part of a machine.
 func isGivenPart(f facts.Host) bool { return f.Container != "" || f.Environ["SLURM_JOB_ID"] != "" }

@@ -10,13 +10,14 @@ import (
 
 func runs(host int, torch, nccl string) func(c *cluster) {
 	return func(c *cluster) {
-		c.Hosts[host].Software = facts.Software{Python: "/opt/venv/bin/python", Torch: torch, NCCL: nccl}
+		c.Hosts[host].Software = facts.Software{Python: "/opt/venv/bin/python", Version: "3.11.7", Torch: torch, NCCL: nccl}
 	}
 }
 
 func driver(host int, version string) func(c *cluster) {
 	return func(c *cluster) {
-		c.facts(host).Devices.Driver, c.more(host).FabricManagerVersion, c.more(host).KernelModule = &version, version, version
+		d := c.facts(host).Devices
+		d.Driver, d.FabricManager.Version, d.KernelModule = &version, version, version
 	}
 }
 
@@ -33,16 +34,16 @@ var differentHosts = []scenario{
 	{code: codes.NCCLDiffers, severity: Fail, hosts: 4, where: "", says: "hosts differ in NCCL: 2.20.5 on gpu01, gpu03; 2.27.3 on gpu02, gpu04", wrong: func(c *cluster) { runs(1, "2.4.0+cu121", "2.27.3")(c); runs(3, "2.4.0+cu121", "2.27.3")(c) }},
 	{code: codes.NCCLDiffers, severity: Warn, where: "", says: "2.20.3", wrong: runs(1, "2.4.0+cu121", "2.20.3")},
 	{code: codes.NCCLDiffers, severity: Info, where: "", says: "2.27.3", ranks: "backend = \"gloo\"", wrong: runs(1, "2.4.0+cu121", "2.27.3")},
-	{code: codes.PythonDiffers, severity: Warn, where: "", says: "Python: 3.10.12 on gpu02; 3.11.7 on gpu01", wrong: knowing(1, func(m *More) { m.PythonVersion = "3.10.12" })},
-	{code: codes.PythonDiffers, severity: Info, where: "", says: "3.11.9", wrong: knowing(1, func(m *More) { m.PythonVersion = "3.11.9" })},
+	{code: codes.PythonDiffers, severity: Warn, where: "", says: "Python: 3.10.12 on gpu02; 3.11.7 on gpu01", wrong: at(1, func(f *facts.Host) { f.Software.Version = "3.10.12" })},
+	{code: codes.PythonDiffers, severity: Info, where: "", says: "3.11.9", wrong: at(1, func(f *facts.Host) { f.Software.Version = "3.11.9" })},
 	{code: codes.TorchMissing, severity: Warn, where: "gpu02", says: "runs with /opt/venv/bin/python, which has no torch, where gpu01 has 2.4.0+cu121", fix: "setup", wrong: runs(1, "", "")},
 	{code: codes.TorchMissing, severity: Info, where: "", says: "which has no torch (there is no torch in /x)", wrong: func(c *cluster) {
 		for i := range c.Hosts {
 			c.facts(i).Software = &facts.Software{Python: "/usr/bin/python3", Why: "there is no torch in /x"}
 		}
 	}},
-	{code: codes.CommandMissing, severity: Fail, where: "gpu02", says: "there is no python in PATH (/bin)", wrong: knowing(1, func(m *More) { m.ProgramMissing = "there is no python in PATH (/bin)" })},
-	{code: codes.ModuleDiffers, severity: Fail, where: "gpu02", says: "kernel module is of version 550.54.14", fix: "reboot", wrong: knowing(1, func(m *More) { m.KernelModule = "550.54.14" })},
+	{code: codes.CommandMissing, severity: Fail, where: "gpu02", says: "there is no python in PATH (/bin)", wrong: at(1, func(f *facts.Host) { f.Software = &facts.Software{Missing: "there is no python in PATH (/bin)"} })},
+	{code: codes.ModuleDiffers, severity: Fail, where: "gpu02", says: "kernel module is of version 550.54.14", fix: "reboot", wrong: at(1, func(f *facts.Host) { f.Devices.KernelModule = "550.54.14" })},
 	{code: codes.NCCLSharedGPU, severity: Fail, hosts: 1, where: "gpu01 0", says: "ranks 0 and 1 are on it", fix: "gloo", ranks: "per_host = 4\ndevices = 2\nshared = true\nbackend = \"nccl\"", wrong: runs(0, "2.4.0", "")},
 	{code: codes.NCCLSharedGPU, severity: Fail, hosts: 1, where: "gpu01 0", says: "before NCCL 2.30 that cannot be changed; there is 2.29.7", ranks: "per_host = 4\ndevices = 2\nshared = true", more: `env = { NCCL_MULTI_RANK_GPU_ENABLE = "1" }`, wrong: runs(0, "2.4.0", "2.29.7")},
 	{code: codes.NCCLSharedGPU, severity: Warn, hosts: 1, where: "gpu01 0", says: "Duplicate GPU", ranks: "per_host = 4\ndevices = 2\nshared = true", wrong: runs(0, "2.4.0", "")},
@@ -55,6 +56,23 @@ func TestNCCLThatMaySharesAGPU(t *testing.T) {
 	runs(0, "2.12.0", "2.30.1")(c)
 	if found := Before(c.Input); len(found) > 0 {
 		t.Error(text(found))
+	}
+}
+
+// What is not found before setup, or is only what a job file's python names, or under a PATH
+// of the job's own, may be found by workers.
+func TestAProgramThatWorkersMayFindIsNotMissing(t *testing.T) {
+	for name, more := range map[string]string{"setup": `setup = "source venv/bin/activate"`, "python": `python = "venv/bin/python"`, "PATH": `env = { PATH = "/opt/bin" }`} {
+		c := healthy(t, 2, "", more)
+		c.facts(1).Software = &facts.Software{Missing: "there is no python in PATH (/bin)"}
+		if found := Before(c.Input); len(found) > 0 {
+			t.Errorf("%s:\n%s", name, text(found))
+		}
+	}
+	c := healthy(t, 2, "", `setup = "source venv/bin/activate"`)
+	c.Hosts[1].Software = facts.Software{Missing: "there is no python in PATH (/bin)"}
+	if found := Before(c.Input); len(found) != 1 || found[0].Code != codes.CommandMissing {
+		t.Errorf("after setup:\n%s", text(found))
 	}
 }
 
@@ -88,11 +106,17 @@ var smallHosts = []scenario{
 	{code: codes.SharedMemory, severity: Warn, where: "gpu02", says: "has only 64 MiB", fix: "mount", ranks: "devices = 2", wrong: at(1, func(f *facts.Host) { f.SharedMemory.Total, f.SharedMemory.Free = 64<<20, 64<<20 })},
 	{code: codes.SharedMemory, severity: Fail, where: "gpu02", says: "there is no /dev/shm", wrong: at(1, func(f *facts.Host) { f.SharedMemory.Total, f.SharedMemory.Free = 0, 0 })},
 	{code: codes.SharedMemory, severity: Warn, where: "gpu02", says: "nearly full: 0.5 GiB of 1007.0 GiB are free", fix: "ls -l /dev/shm", wrong: at(1, func(f *facts.Host) { f.SharedMemory.Free = 512 << 20 })},
-	{code: codes.DiskFull, severity: Fail, where: "gpu02", says: "/home/ann (home) is nearly full: 99 MiB", wrong: at(1, func(f *facts.Host) { f.Disk.Free = 99 << 20 })},
-	{code: codes.DiskFull, severity: Warn, where: "gpu02", says: "/home/ann (home) is nearly full: 15.0 GiB of 1024.0 GiB are free", wrong: at(1, func(f *facts.Host) { f.Disk.Free = 15 << 30 })},
-	{code: codes.DiskFull, severity: Warn, where: "gpu02", says: "/scratch (logs) can take only 40000 more files", wrong: knowing(1, func(m *More) { m.Spaces[0].InodesFree = 40000 })},
-	{code: codes.DiskFull, severity: Fail, where: "gpu02", says: "can take only 12 more files", wrong: knowing(1, func(m *More) { m.Spaces[0].InodesFree = 12 })},
-	{code: codes.DiskFull, severity: Fail, where: "gpu02", says: "/scratch (logs) is read-only", wrong: knowing(1, func(m *More) { m.Spaces[0].ReadOnly = true })},
+	{code: codes.DiskFull, severity: Fail, where: "gpu02", says: "/home/ann (home) is nearly full: 99 MiB", wrong: at(1, func(f *facts.Host) { f.Spaces[0].Free = 99 << 20 })},
+	{code: codes.DiskFull, severity: Warn, where: "gpu02", says: "/home/ann (home) is nearly full: 15.0 GiB of 1024.0 GiB are free", wrong: at(1, func(f *facts.Host) { f.Spaces[0].Free = 15 << 30 })},
+	{code: codes.DiskFull, severity: Warn, where: "gpu02", says: "/scratch (logs) can take only 40000 more files", wrong: at(1, func(f *facts.Host) { f.Spaces[1].InodesFree = 40000 })},
+	{code: codes.DiskFull, severity: Fail, where: "gpu02", says: "can take only 12 more files", wrong: at(1, func(f *facts.Host) { f.Spaces[1].InodesFree = 12 })},
+	{code: codes.DiskFull, severity: Fail, where: "gpu02", says: "/scratch (logs) is read-only", wrong: at(1, func(f *facts.Host) { f.Spaces[1].ReadOnly = true })},
+	{code: codes.DiskFull, severity: Warn, where: "gpu02", says: "/home/ann (home) is read-only", wrong: at(1, func(f *facts.Host) { f.Spaces[0].ReadOnly = true })},
+	{code: codes.DiskFull, severity: Warn, where: "gpu02", says: "/tmp (temporary files) is nearly full: 9 MiB", wrong: at(1, func(f *facts.Host) { f.Spaces[2].Free = 9 << 20 })},
+	{code: codes.DiskFull, severity: Fail, where: "gpu02", says: "/home/ann (home, logs) is nearly full", wrong: at(1, func(f *facts.Host) {
+		f.Spaces = f.Spaces[:1]
+		f.Spaces[0].Uses, f.Spaces[0].Free = []string{facts.UseHome, facts.UseLogs}, 9<<20
+	})},
 	{code: codes.CgroupMemory, severity: Warn, where: "gpu02", says: "may use 8.0 GiB of memory, 1.0 GiB a rank", wrong: at(1, func(f *facts.Host) { f.Cgroup.Memory = ptr(uint64(8 << 30)) })},
 	{code: codes.CgroupPIDs, severity: Warn, where: "gpu02", says: "only 4000 processes", wrong: at(1, func(f *facts.Host) { f.Cgroup.PIDs = ptr(uint64(4000)) })},
 	{code: codes.CgroupPIDs, severity: Fail, where: "gpu02", says: "only 90 processes and threads may run (pids.max of the cgroup), and the OpenMP threads of its ranks alone are 96", wrong: at(1, func(f *facts.Host) { f.Cgroup.PIDs = ptr(uint64(90)) })},
@@ -110,8 +134,8 @@ var smallHosts = []scenario{
 	{code: codes.HCASlow, severity: Info, where: "gpu02", says: "mlx5_4", ranks: "backend = \"gloo\"", wrong: port(1, 4, func(p *facts.HCA) { p.SpeedGbps = 200 })},
 	{code: codes.HCAMissing, severity: Warn, where: "gpu02", says: "it has 9 InfiniBand devices, gpu01 has 10", wrong: at(1, func(f *facts.Host) { f.HCAs = f.HCAs[1:] })},
 	{code: codes.HCAMissing, severity: Warn, hosts: 2, where: "gpu02", says: "NCCL_IB_HCA==mlx5_7 names no device there", more: `env = { NCCL_IB_HCA = "=mlx5_7" }`, wrong: at(1, func(f *facts.Host) { f.HCAs[7].Name = "mlx5_17" })},
-	{code: codes.VerbsMissing, severity: Warn, where: "gpu02", says: "uverbs", fix: "rdma-core", wrong: knowing(1, func(m *More) { m.Verbs = ptr(false) })},
-	{code: codes.PeerMemory, severity: Warn, where: "gpu02", says: "dma-buf", fix: "nvidia_peermem", wrong: knowing(1, func(m *More) { m.PeerMemory = ptr(false) })},
+	{code: codes.VerbsMissing, severity: Warn, where: "gpu02", says: "uverbs", fix: "rdma-core", wrong: at(1, func(f *facts.Host) { f.Verbs = ptr(false) })},
+	{code: codes.PeerMemory, severity: Warn, where: "gpu02", says: "dma-buf", fix: "nvidia_peermem", wrong: at(1, func(f *facts.Host) { f.PeerMemory = ptr(false) })},
 }
 
 // A limit that binds nobody is none: memlock without InfiniBand, on one host, or where
@@ -177,8 +201,8 @@ var cutNetworks = []scenario{
 	}},
 	{code: codes.MTUDiffers, severity: Warn, hosts: 3, where: "gpu03", says: "an MTU of 1500, where gpu01, gpu02 have 9000", fix: "ip link set dev eno1 mtu", wrong: at(2, func(f *facts.Host) { f.NICs[1].MTU = 1500 })},
 	{code: codes.SameSubnet, severity: Warn, where: "gpu02", says: "eno1 and eno2 are both in 10.0.0.0/24", wrong: func(c *cluster) {
-		c.facts(1).NICs[2].Up, c.facts(1).NICs[2].Addresses = true, []string{"10.0.0.77"}
-		c.more(1).Networks["eno2"] = []string{"10.0.0.77/24"}
+		nic := &c.facts(1).NICs[2]
+		nic.Up, nic.Addresses, nic.Networks = true, []string{"10.0.0.77"}, []string{"10.0.0.77/24"}
 	}},
 	{code: codes.InterfaceMissing, severity: Fail, where: "gpu02", says: "interface eno1 does not exist (NCCL_SOCKET_IFNAME is set); present: lo, eth0, eno2, docker0", fix: "leave the variable out", more: `env = { NCCL_SOCKET_IFNAME = "eno1" }`, wrong: at(1, func(f *facts.Host) { f.NICs[1].Name = "eth0" })},
 	{code: codes.InterfaceMissing, severity: Fail, where: "gpu02", says: "interface eno1 does not exist (GLOO_SOCKET_IFNAME", more: `env = { GLOO_SOCKET_IFNAME = "eno1" }`, wrong: at(1, func(f *facts.Host) { f.NICs[1].Name = "eno11" })},

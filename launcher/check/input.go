@@ -14,7 +14,8 @@ type Input struct {
 	// MasterAddr is the address of the head host that ranks are to meet at; "" where none
 	// is chosen: then the first one that every host reaches counts.
 	MasterAddr string
-	// LimitsRaised is set where workers get their soft limits raised to the hard ones.
+	// LimitsRaised is set where workers get their soft limits of memory that is locked and of
+	// open files raised to the hard ones: then the hard ones count.
 	LimitsRaised bool
 }
 
@@ -30,8 +31,6 @@ type Host struct {
 	ClockError  float64
 	// Reach are the addresses that it has tried, in the order of preference.
 	Reach []Reach
-	// More is what facts do not tell so far.
-	More More
 }
 
 // Reach is what became of a host's try to reach an address of another.
@@ -40,34 +39,6 @@ type Reach struct {
 	Addr  string // IP, with or without a port
 	From  string // own IP that the connection left from
 	Error string // why not; empty: reached
-}
-
-// More are facts that are not in facts.Host so far. The zero value is not known.
-type More struct {
-	NVSwitches           int    // on the PCI bus: NVIDIA's bridges of class 0680
-	FabricManager        string // systemd's word for nvidia-fabricmanager: "active", "inactive", "failed", ...
-	FabricManagerVersion string
-	KernelModule         string // version of the NVIDIA module that is loaded
-	PythonVersion        string // of Software.Python, such as "3.11.7"
-	ProgramMissing       string // why the command's program cannot be found; "" where it can
-	Verbs                *bool  // /dev/infiniband/uverbs* are there
-	PeerMemory           *bool  // nvidia_peermem is loaded, or the kernel and driver have dma-buf
-	// OwnPIDs is set where process numbers are those of a container.
-	OwnPIDs bool
-	// Networks are the addresses of interfaces with their prefixes, such as "10.0.0.5/24".
-	Networks map[string][]string
-	// Spaces are the file systems of the logs and the work folder, where these are not the
-	// home's.
-	Spaces []Space
-}
-
-// Space is a file system that a run writes to.
-type Space struct {
-	facts.Space
-	Use        string // "logs", "work folder"
-	Inodes     uint64 // 0: not known, or without number
-	InodesFree uint64
-	ReadOnly   bool
 }
 
 // runsWith is what workers are going to run with.

@@ -24,7 +24,11 @@ func (h *hostJudge) limits() {
 	world := h.in.Plan.WorldSize
 	want := uint64(max(fewFiles, filesBase+filesPerPeer*world))
 	if n := h.limit(h.Facts.Limits.NoFile); n != nil && *n < want {
-		h.say(codes.NoFile, "", h.inContainer("docker: --ulimit nofile=1048576", "raise nofile in /etc/security/limits.conf, or `ulimit -n` in setup as far as the hard limit lets it"),
+		fix := "raise nofile in /etc/security/limits.conf, or `ulimit -n` in setup as far as the hard limit lets it"
+		if h.in.LimitsRaised {
+			fix = "raise the hard limit of nofile in /etc/security/limits.conf"
+		}
+		h.say(codes.NoFile, "", h.inContainer("docker: --ulimit nofile=1048576", fix),
 			"a process may open only %d files (ulimit -n); %s want %d", *n, count(world, "rank"), want)
 	}
 	h.cgroup()

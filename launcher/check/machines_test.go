@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/facts/nvidia"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/plugins"
 )
@@ -25,15 +26,22 @@ func pci(i int) string { return fmt.Sprintf("0000:%x8:00.0", i+1) }
 // and nothing is wrong.
 func hgx(number int) Host {
 	name := fmt.Sprintf("gpu%02d", number+1)
-	d := &facts.Devices{GPUs: &plugins.GPUs{Source: "test", Driver: ptr("550.54.15"), CUDA: ptr("12.4")}, PCIDevices: 8}
+	d := &facts.Devices{GPUs: &plugins.GPUs{Source: "test", Driver: ptr("550.54.15"), CUDA: ptr("12.4")}, PCIDevices: 8, NVSwitches: 4, FabricManager: facts.FabricManager{State: nvidia.Active, Version: "550.54.15"}, KernelModule: "550.54.15"}
 	f := facts.Host{
 		ID: name, Hostname: name, OS: "linux", User: "ann", Home: "/home/ann", Memory: 2015 << 30, ReachedAt: address(number), HostnameAddrs: []string{address(number)},
 		CPUs:         facts.CPUs{Physical: 96},
-		NICs:         []facts.NIC{{Name: "lo", Up: true, Loopback: true, MTU: 65536, Addresses: []string{"127.0.0.1"}}, {Name: "eno1", Up: true, State: "up", MTU: 9000, SpeedMbps: 25000, Addresses: []string{address(number)}}, {Name: "eno2", MTU: 1500}, {Name: "docker0", Up: true, MTU: 1500, Virtual: "docker's bridge", Addresses: []string{"172.17.0.1"}}},
+		NICs:         []facts.NIC{{Name: "lo", Up: true, Loopback: true, MTU: 65536, Addresses: []string{"127.0.0.1"}, Networks: []string{"127.0.0.1/8"}}, {Name: "eno1", Up: true, State: "up", MTU: 9000, SpeedMbps: 25000, Addresses: []string{address(number)}, Networks: []string{address(number) + "/24"}}, {Name: "eno2", MTU: 1500}, {Name: "docker0", Up: true, MTU: 1500, Virtual: "docker's bridge", Addresses: []string{"172.17.0.1"}, Networks: []string{"172.17.0.1/16"}}},
 		Limits:       facts.Limits{NoFile: facts.Limit{Soft: ptr(uint64(1 << 20)), Hard: ptr(uint64(1 << 20))}},
 		SharedMemory: facts.Space{Path: "/dev/shm", Total: 1007 << 30, Free: 1000 << 30}, Disk: facts.Space{Path: "/home/ann", Total: 1 << 40, Free: 1 << 39},
+		Spaces: []facts.Space{
+			{Path: "/home/ann", Uses: []string{facts.UseHome}, Total: 1 << 40, Free: 1 << 39},
+			{Path: "/scratch", Uses: []string{facts.UseLogs}, Total: 1 << 40, Free: 1 << 39, Inodes: 1 << 20, InodesFree: 1 << 19},
+			{Path: "/tmp", Uses: []string{facts.UseTemporary}, Total: 100 << 20, Free: 99 << 20},
+			{Path: "/dev/shm", Uses: []string{facts.UseShared}, Total: 1007 << 30, Free: 1000 << 30},
+		},
+		Verbs: ptr(true), PeerMemory: ptr(true),
 		Cgroup: facts.Cgroup{Version: 2, PIDs: ptr(uint64(1 << 20))}, Devices: d,
-		Software: &facts.Software{Python: "/opt/venv/bin/python", Torch: "2.4.0+cu121", NCCL: "2.20.5"},
+		Software: &facts.Software{Python: "/opt/venv/bin/python", Version: "3.11.7", Torch: "2.4.0+cu121", NCCL: "2.20.5"},
 	}
 	for cpu := range 192 {
 		f.CPUs.Allowed = append(f.CPUs.Allowed, cpu)
@@ -50,10 +58,7 @@ func hgx(number int) Host {
 	// Storage has a slower port of its own, management one that is not used.
 	f.HCAs = append(f.HCAs, facts.HCA{Name: "mlx5_8", Port: 1, State: "active", LinkLayer: "Ethernet", SpeedGbps: 25}, facts.HCA{Name: "mlx5_9", Port: 1, State: "down", PhysState: "disabled", LinkLayer: "Ethernet"})
 	d.Islands = plugins.Islands(d.Links)
-	return Host{Name: name, Facts: f, ClockOffset: ptr(0.02 * float64(number)), ClockError: 0.01, Reach: []Reach{{Addr: address(0) + ":29400", From: address(number)}},
-		More: More{NVSwitches: 4, FabricManager: "active", FabricManagerVersion: "550.54.15", KernelModule: "550.54.15", PythonVersion: "3.11.7", Verbs: ptr(true), PeerMemory: ptr(true),
-			Networks: map[string][]string{"eno1": {address(number) + "/24"}, "docker0": {"172.17.0.1/16"}},
-			Spaces:   []Space{{Space: facts.Space{Path: "/scratch", Total: 1 << 40, Free: 1 << 39}, Use: "logs", Inodes: 1 << 20, InodesFree: 1 << 19}}}}
+	return Host{Name: name, Facts: f, ClockOffset: ptr(0.02 * float64(number)), ClockError: 0.01, Reach: []Reach{{Addr: address(0) + ":29400", From: address(number)}}}
 }
 
 func address(number int) string { return fmt.Sprintf("10.0.0.%d", number+1) }
@@ -138,8 +143,6 @@ func (c *cluster) cut(host, n int) {
 }
 
 func (c *cluster) facts(host int) *facts.Host { return &c.Hosts[host].Facts }
-
-func (c *cluster) more(host int) *More { return &c.Hosts[host].More }
 
 // text is findings as a test fails with them.
 func text(found []Finding) string {

@@ -180,7 +180,7 @@ func (j *judge) sameSubnet(h Host, nic facts.NIC) {
 		if other.Name == nic.Name || !other.Up || other.Loopback || other.Virtual != "" {
 			continue
 		}
-		if network, same := sharedNetwork(h.More.Networks[nic.Name], h.More.Networks[other.Name]); same {
+		if network, same := sharedNetwork(nic.Networks, other.Networks); same {
 			j.add(Finding{Code: codes.SameSubnet, Host: h.Name}, "", "give each interface a subnet of its own, or take one of them down; or set net.ipv4.conf.all.arp_ignore=1 and arp_announce=2 with rules for routing by source",
 				"%s and %s are both in %s: connections may come and go by either", nic.Name, other.Name, network)
 		}

@@ -1,7 +1,12 @@
 package check
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
 	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/facts"
 )
 
 const (
@@ -17,9 +22,10 @@ const (
 // space is about file systems that a run needs.
 func (h *hostJudge) space() {
 	h.sharedMemory()
-	h.disk(Space{Space: h.Facts.Disk, Use: "home"})
-	for _, s := range h.More.Spaces {
-		h.disk(s)
+	for _, s := range h.Facts.Spaces {
+		if s.Path != h.Facts.SharedMemory.Path { // judged by itself
+			h.disk(s)
+		}
 	}
 }
 
@@ -45,22 +51,27 @@ func (h *hostJudge) sharedMemory() {
 	}
 }
 
-func (h *hostJudge) disk(s Space) {
+// disk: a home or logs without room end a run; of the folders for temporary files one is
+// often small by design.
+func (h *hostJudge) disk(s facts.Space) {
 	const fix = "make room there, or point HF_HOME, TMPDIR, checkpoints and workdir at another file system; logs are under ~/.local/state/muster"
+	vital := slices.Contains(s.Uses, facts.UseHome) || slices.Contains(s.Uses, facts.UseLogs)
+	name := fmt.Sprintf("%s (%s)", s.Path, strings.Join(s.Uses, ", "))
 	if s.ReadOnly {
-		h.say(codes.DiskFull, Fail, "a file system is often read-only after an error of its disk: dmesg there says; or choose another folder", "%s (%s) is read-only", s.Path, s.Use)
+		h.say(codes.DiskFull, lowered(Fail, !slices.Contains(s.Uses, facts.UseLogs), Warn),
+			"a file system is often read-only after an error of its disk: dmesg there says; or choose another folder", "%s is read-only", name)
 		return
 	}
-	if s.Total == 0 {
-		return // a file server that has gone, or not asked
+	if s.Total == 0 || !vital && s.Free > s.Total/2 {
+		return // a file server that has gone, or not asked; or small and empty
 	}
 	percent := 100 - s.Free*100/s.Total
 	if s.Free < fewDisk || percent > fullDisk && s.Free < roomyDisk {
-		h.say(codes.DiskFull, lowered(Fail, s.Free >= leastDisk, Warn), fix, "the file system of %s (%s) is nearly full: %s of %s are free", s.Path, s.Use, bytesWord(s.Free), bytesWord(s.Total))
+		h.say(codes.DiskFull, lowered(Fail, s.Free >= leastDisk || !vital, Warn), fix, "the file system of %s is nearly full: %s of %s are free", name, bytesWord(s.Free), bytesWord(s.Total))
 		return
 	}
 	if s.Inodes > 0 && (s.InodesFree < leastInodes || s.InodesFree*100 < s.Inodes*(100-fullDisk)) {
-		h.say(codes.DiskFull, lowered(Fail, s.InodesFree >= leastInodes, Warn), "remove small files there, such as old caches: the bytes are not what is short",
-			"the file system of %s (%s) can take only %d more files, of %d", s.Path, s.Use, s.InodesFree, s.Inodes)
+		h.say(codes.DiskFull, lowered(Fail, s.InodesFree >= leastInodes || !vital, Warn), "remove small files there, such as old caches: the bytes are not what is short",
+			"the file system of %s can take only %d more files, of %d", name, s.InodesFree, s.Inodes)
 	}
 }

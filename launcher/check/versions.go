@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -35,7 +36,7 @@ func (j *judge) versions() {
 	j.differ(differing{codes.TorchDiffers, "torch", same, j.each(func(h Host) string { return h.runsWith().Torch }), byRelease(severe, Warn)})
 	j.differ(differing{codes.NCCLDiffers, "NCCL", same, j.each(func(h Host) string { return h.runsWith().NCCL }),
 		byRelease(lowered(Fail, j.in.Plan.Backend != "nccl", Info), lowered(Warn, j.in.Plan.Backend != "nccl", Info))})
-	j.differ(differing{codes.PythonDiffers, "Python", same, j.each(func(h Host) string { return h.More.PythonVersion }), byRelease(Warn, Info)})
+	j.differ(differing{codes.PythonDiffers, "Python", same, j.each(func(h Host) string { return h.runsWith().Version }), byRelease(Warn, Info)})
 	j.torchMissing()
 }
 
@@ -48,12 +49,17 @@ func isVaried(values map[int]string) bool {
 	return varied
 }
 
+// program tells of a command that cannot be found, if it was looked for where workers are
+// going to: after setup, under their PATH. A job file's python is not what is started.
 func (j *judge) program(at int) {
 	h := j.in.Hosts[at]
-	if h.More.ProgramMissing != "" {
-		j.add(Finding{Code: codes.CommandMissing, Host: h.Name}, "", "install it there, write its whole path in command, or have setup put it into PATH",
-			"the command cannot be started: %s", h.More.ProgramMissing)
+	beforeSetup := h.Software == (facts.Software{}) && j.in.Job.Hosts[at].Setup != ""
+	missing := h.runsWith().Missing
+	if missing == "" || beforeSetup || j.in.Job.Python != "" || j.variable(at, "PATH") != "" {
+		return
 	}
+	j.add(Finding{Code: codes.CommandMissing, Host: h.Name}, "", "install it there, write its whole path in command, or have setup put it into PATH",
+		"the command cannot be started: %s", missing)
 }
 
 // module compares NVIDIA's kernel module with the libraries, which an update of packages
@@ -61,11 +67,11 @@ func (j *judge) program(at int) {
 func (j *judge) module(at int) {
 	h := j.in.Hosts[at]
 	d := h.Facts.Devices
-	if h.More.KernelModule == "" || d == nil || d.GPUs == nil || d.Driver == nil || *d.Driver == h.More.KernelModule {
+	if d == nil || d.KernelModule == "" || d.GPUs == nil || d.Driver == nil || *d.Driver == d.KernelModule {
 		return
 	}
 	j.add(Finding{Code: codes.ModuleDiffers, Host: h.Name}, "", "reboot it (or reload the module while nobody uses the GPUs)",
-		"NVIDIA's kernel module is of version %s, its libraries of %s: the driver was updated and not reloaded", h.More.KernelModule, *d.Driver)
+		"NVIDIA's kernel module is of version %s, its libraries of %s: the driver was updated and not reloaded", d.KernelModule, *d.Driver)
 }
 
 // torchMissing tells of Pythons without torch. That may be right for a job that needs

@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"github.com/muster-dev/muster/launcher/facts/nvidia"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -16,6 +17,13 @@ type Devices struct {
 	// PCIDevices counts NVIDIA's display and 3D controllers on the PCI bus, whether or not
 	// a driver answers for them.
 	PCIDevices int `json:"pci_devices,omitempty"`
+	// NVSwitches counts NVIDIA's switches on the PCI bus. Where there are some CUDA does not
+	// start before the fabric manager has.
+	NVSwitches    int           `json:"nvswitches,omitempty"`
+	FabricManager FabricManager `json:"fabric_manager,omitzero"`
+	// KernelModule is the version of NVIDIA's module that is loaded; Driver is that of its
+	// libraries.
+	KernelModule string `json:"kernel_module,omitempty"`
 	// Expected says what tells that there should be devices, "" where nothing does: the
 	// hardware itself, or a plugin that the job file names.
 	Expected string `json:"expected,omitempty"`
@@ -23,6 +31,9 @@ type Devices struct {
 	// are none.
 	None string `json:"none,omitempty"`
 }
+
+// FabricManager is what is known of nvidia-fabricmanager; empty without NVSwitches.
+type FabricManager = nvidia.FabricManager
 
 // Near is what is close to a GPU.
 type Near struct {
@@ -32,13 +43,4 @@ type Near struct {
 	// NUMA node, and HCALink the way to them: PIX, PXB, PHB, NODE or SYS.
 	HCAs    []string     `json:"hcas,omitempty"`
 	HCALink plugins.Link `json:"hca_link,omitempty"`
-}
-
-// DeviceVariables are the variables by which a host, its scheduler or a container says
-// which devices are to be used: CUDA's and ROCm's own, nvidia-container-toolkit's and
-// Slurm's.
-var DeviceVariables = []string{
-	"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES",
-	"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL",
-	"SLURM_JOB_ID", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_GPUS_PER_TASK",
 }

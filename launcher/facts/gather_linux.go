@@ -4,7 +4,10 @@ import (
 	"os"
 	"os/user"
 	"runtime"
+	"strings"
 
+	"github.com/muster-dev/muster/launcher/facts/container"
+	"github.com/muster-dev/muster/launcher/facts/nvidia"
 	"github.com/muster-dev/muster/launcher/hostfs"
 	"golang.org/x/sys/unix"
 )
@@ -18,31 +21,41 @@ func Gather(root Root) Host {
 	hostname, _ := os.Hostname()
 	home, _ := os.UserHomeDir()
 	name := username()
+	memory := meminfo(root.Read("/proc/meminfo"))
+	spaces := measure(root, places(home))
 	h := Host{
-		ID:             Identity(root),
-		MachineID:      root.Read("/etc/machine-id"),
-		Hostname:       hostname,
-		OS:             runtime.GOOS,
-		Arch:           runtime.GOARCH,
-		Kernel:         kernel(),
-		User:           name,
-		Home:           home,
-		CPUs:           cpus(root),
-		Memory:         meminfo(root.Read("/proc/meminfo"))["MemTotal"],
-		NICs:           nics(root),
-		HCAs:           hcas(root),
-		Limits:         limits(),
-		SharedMemory:   space(root, "/dev/shm"),
-		Disk:           space(root, home),
-		Container:      container(root),
-		Cgroup:         cgroup(root),
-		Environ:        environ(os.LookupEnv),
-		HostnameAddrs:  addressesOf(hostname, root.Read("/etc/hosts")),
-		ReachedAt:      reachedAt(os.Getenv("SSH_CONNECTION")),
-		Logind:         logind(root, name, os.Getuid()),
-		EphemeralPorts: ephemeralPorts(root.Read("/proc/sys/net/ipv4/ip_local_port_range")),
+		ID:              Identity(root),
+		MachineID:       root.Read("/etc/machine-id"),
+		Hostname:        hostname,
+		OS:              runtime.GOOS,
+		Arch:            runtime.GOARCH,
+		Kernel:          kernel(),
+		User:            name,
+		Home:            home,
+		CPUs:            cpus(root),
+		Memory:          memory["MemTotal"],
+		MemoryAvailable: memory["MemAvailable"],
+		NICs:            nics(root),
+		HCAs:            hcas(root),
+		Limits:          limits(),
+		SharedMemory:    spaceFor(spaces, UseShared),
+		Disk:            spaceFor(spaces, UseHome),
+		Spaces:          distinct(spaces),
+		Container:       container.Kind(root),
+		Cgroup:          cgroup(root),
+		OwnPIDs:         ownPIDs(root),
+		Environ:         Telling(environMap(), nil),
+		NCCLFiles:       ncclFiles(root, home),
+		HostnameAddrs:   addressesOf(hostname, root.Read("/etc/hosts")),
+		ReachedAt:       reachedAt(os.Getenv("SSH_CONNECTION")),
+		Logind:          logind(root, name, os.Getuid()),
+		EphemeralPorts:  ephemeralPorts(root.Read("/proc/sys/net/ipv4/ip_local_port_range")),
 	}
 	h.Nodes = nodes(root, h.CPUs.Allowed)
+	h.Verbs = verbs(root, h.HCAs)
+	if len(h.HCAs) > 0 {
+		h.PeerMemory = nvidia.PeerMemory(root, h.Kernel)
+	}
 	return h
 }
 
@@ -61,17 +74,11 @@ func username() string {
 	return os.Getenv("USER")
 }
 
-// environ are those of DeviceVariables that are set, also to nothing: an empty
-// CUDA_VISIBLE_DEVICES hides every GPU.
-func environ(lookup func(string) (string, bool)) map[string]string {
-	var set map[string]string
-	for _, name := range DeviceVariables {
-		if value, is := lookup(name); is {
-			if set == nil {
-				set = map[string]string{}
-			}
-			set[name] = value
-		}
+func environMap() map[string]string {
+	all := map[string]string{}
+	for _, entry := range os.Environ() {
+		name, value, _ := strings.Cut(entry, "=")
+		all[name] = value
 	}
-	return set
+	return all
 }

@@ -16,19 +16,33 @@ type Host struct {
 
 	CPUs   CPUs   `json:"cpus"`
 	Memory uint64 `json:"memory_total"` // bytes, MemTotal of /proc/meminfo
-	Nodes  []Node `json:"numa_nodes"`   // that have CPUs or memory; nil where the kernel tells of none
-	NICs   []NIC  `json:"nics"`
-	HCAs   []HCA  `json:"infiniband"`
+	// MemoryAvailable is what new programs may take without swapping, MemAvailable there.
+	MemoryAvailable uint64 `json:"memory_available,omitempty"`
+	Nodes           []Node `json:"numa_nodes"` // that have CPUs or memory; nil where the kernel tells of none
+	NICs            []NIC  `json:"nics"`
+	HCAs            []HCA  `json:"infiniband"`
+	// Verbs tells whether programs reach the HCAs: /dev/infiniband/uverbs* are there; nil
+	// without HCAs.
+	Verbs *bool `json:"verbs,omitempty"`
+	// PeerMemory tells whether HCAs reach the memory of GPUs by themselves; nil where files do
+	// not prove it.
+	PeerMemory *bool `json:"peer_memory,omitempty"`
 
 	Limits       Limits `json:"limits"`
 	SharedMemory Space  `json:"dev_shm"`
 	Disk         Space  `json:"disk"` // of the file system that the home is on
+	// Spaces are the file systems that a run writes to, as far as they answer, each once.
+	Spaces []Space `json:"spaces,omitempty"`
 	// Container says what tells that this is one, such as "docker"; empty: no container.
 	Container string `json:"container,omitempty"`
 	Cgroup    Cgroup `json:"cgroup"`
-	// Environ are the variables of this host's own environment that bear on the choice of
-	// devices, as far as they are set, to nothing too: see DeviceVariables.
+	// OwnPIDs is set where process numbers are not the machine's, as in most containers.
+	OwnPIDs bool `json:"own_pids,omitempty"`
+	// Environ are the variables of this host's own environment that decide how devices and
+	// libraries are used, as far as they are set, to nothing too: see Telling.
 	Environ map[string]string `json:"environ,omitempty"`
+	// NCCLFiles are the files that NCCL reads settings from by itself.
+	NCCLFiles []NCCLFile `json:"nccl_files,omitempty"`
 
 	// HostnameAddrs are the addresses that the host's own name resolves to there.
 	HostnameAddrs []string `json:"hostname_addresses"`
@@ -74,9 +88,9 @@ type HCA struct {
 	NUMA      *int   `json:"numa"`
 }
 
-// Limits are what the agent's processes may use, its workers' too (getrlimit(2)). Go's
-// runtime raises its own soft limit of open files to the hard one, and gives children the
-// former back unless somebody sets it: the soft one told here is the raised one.
+// Limits are those of the agent (getrlimit(2)). Workers get their soft limits raised to the
+// hard ones, so that Hard is what counts for them; that of the stack stays. Go's runtime
+// raises its own soft limit of open files: the one told here is the raised one.
 type Limits struct {
 	Memlock Limit `json:"memlock"` // bytes
 	NoFile  Limit `json:"nofile"`
@@ -90,10 +104,22 @@ type Limit struct {
 
 // Space is a file system's, in bytes (statfs(2)). Total is 0 where it is not there.
 type Space struct {
-	Path  string `json:"path"`
-	Total uint64 `json:"total"`
-	Free  uint64 `json:"free"` // to an unprivileged user
+	Path       string   `json:"path"`
+	Uses       []string `json:"uses,omitempty"` // of Spaces
+	Total      uint64   `json:"total"`
+	Free       uint64   `json:"free"`             // to an unprivileged user
+	Inodes     uint64   `json:"inodes,omitempty"` // files that it can hold; 0: no fixed number
+	InodesFree uint64   `json:"inodes_free,omitempty"`
+	ReadOnly   bool     `json:"read_only,omitempty"`
 }
+
+// Uses of file systems.
+const (
+	UseHome      = "home"
+	UseLogs      = "logs" // and all else that muster keeps of runs
+	UseTemporary = "temporary files"
+	UseShared    = "shared memory"
+)
 
 // Cgroup are the limits of the agent's own cgroup and those above it, the tightest.
 type Cgroup struct {
@@ -103,13 +129,22 @@ type Cgroup struct {
 	PIDs    *uint64  `json:"pids_max,omitempty"`
 }
 
+// NCCLFile is a file of NCCL's settings.
+type NCCLFile struct {
+	Path   string            `json:"path"`
+	Values map[string]string `json:"values"`
+}
+
 // Software is what workers are going to run with, read from files. What could not be
 // found is empty, and Why says why.
 type Software struct {
-	Python string `json:"python,omitempty"` // path of the interpreter
-	Torch  string `json:"torch,omitempty"`  // version, such as "2.4.0+cu121"
-	NCCL   string `json:"nccl,omitempty"`   // version that torch comes with
-	Why    string `json:"why,omitempty"`
+	Python  string `json:"python,omitempty"`         // path of the interpreter
+	Version string `json:"python_version,omitempty"` // such as "3.11.7", or "3.11" where no more is told
+	Torch   string `json:"torch,omitempty"`          // version, such as "2.4.0+cu121"
+	NCCL    string `json:"nccl,omitempty"`           // version that torch comes with
+	Why     string `json:"why,omitempty"`
+	// Missing says why the program that was asked for cannot be started.
+	Missing string `json:"missing,omitempty"`
 }
 
 // NIC is a network interface.
@@ -126,6 +161,7 @@ type NIC struct {
 	PCI       string   `json:"pci,omitempty"`  // slot of a physical interface
 	NUMA      *int     `json:"numa,omitempty"` // node of that slot
 	Addresses []string `json:"addresses"`      // IP addresses without prefix; link-local ones left out
+	Networks  []string `json:"networks"`       // the same with the length of the prefix: "10.0.0.5/24"
 }
 
 // Logind is what systemd-logind does to a user's things when the last login ends

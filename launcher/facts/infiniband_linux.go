@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/muster-dev/muster/launcher/facts/pci"
 	"github.com/muster-dev/muster/launcher/hostfs"
 )
 
@@ -17,7 +18,7 @@ func hcas(root Root) []HCA {
 	devices := root.Names(class)
 	slices.SortFunc(devices, hostfs.Natural)
 	for _, name := range devices {
-		pci := pciOf(root, class+name)
+		address := pci.Behind(root, class+name)
 		ports := root.Names(class + name + "/ports")
 		slices.SortFunc(ports, hostfs.Natural)
 		for _, p := range ports {
@@ -26,11 +27,21 @@ func hcas(root Root) []HCA {
 				continue
 			}
 			h := portOf(root, class+name, port)
-			h.Name, h.PCI, h.NUMA = name, pci, numaNode(root, class+name+"/device")
+			h.Name, h.PCI, h.NUMA = name, address, pci.NUMA(root, class+name+"/device")
 			found = append(found, h)
 		}
 	}
 	return found
+}
+
+// verbs reports whether there are the device files by which programs reach the adapters,
+// /dev/infiniband/uverbs*; nil where there is no adapter. Containers often lack them.
+func verbs(root Root, adapters []HCA) *bool {
+	if len(adapters) == 0 {
+		return nil
+	}
+	there := slices.ContainsFunc(root.Names("/dev/infiniband"), func(name string) bool { return strings.HasPrefix(name, "uverbs") })
+	return &there
 }
 
 func portOf(root Root, device string, port int) HCA {

@@ -54,31 +54,6 @@ func TestTheTightestCgroupLimitCounts(t *testing.T) {
 	}
 }
 
-func TestAContainerIsKnownByWhatItsMakerLeft(t *testing.T) {
-	for _, name := range []string{"KUBERNETES_SERVICE_HOST", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"} {
-		t.Setenv(name, "")
-	}
-	root := "100 90 0:50 %s / rw,relatime - overlay overlay rw\n"
-	for _, test := range []struct{ path, text, want string }{
-		{".dockerenv", "", "docker"},
-		{"run/.containerenv", "", "podman"},
-		{"var/run/secrets/kubernetes.io/serviceaccount/token", "", "kubernetes"},
-		{".singularity.d/runscript", "", "apptainer"},
-		{"proc/1/environ", "TERM=linux\x00container=lxc\x00", "lxc"},
-		{"run/systemd/container", "systemd-nspawn\n", "systemd-nspawn"},
-		{"proc/self/mountinfo", "99 90 0:5 / /proc rw - proc proc rw\n" + "100 90 8:1 /raid/enroot/data/ann/pyxis_77.0 / rw - ext4 /dev/sda rw\n", "enroot (pyxis)"},
-		{"proc/self/mountinfo", "100 90 8:1 /home/ann/.local/share/enroot/nemo / rw - ext4 /dev/sda rw\n", "enroot"},
-		{"proc/self/cgroup", "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-0123.scope\n", "kubernetes"},
-		{"proc/1/cgroup", "4:memory:/docker/0123\n", "docker"},
-		{"proc/self/cgroup", "0::/system.slice/docker.service\n", ""},
-		{"proc/self/mountinfo", root, ""},
-	} {
-		if got := container(hostfstest.Tree(t, map[string]string{test.path: test.text})); got != test.want {
-			t.Errorf("%s %q: %q", test.path, test.text, got)
-		}
-	}
-}
-
 func TestNodesTellTheirMemoryAndAllowedCPUs(t *testing.T) {
 	const dir = "sys/devices/system/node/"
 	root := hostfstest.Tree(t, map[string]string{
@@ -102,19 +77,13 @@ func TestNodesTellTheirMemoryAndAllowedCPUs(t *testing.T) {
 
 func TestVariablesThatAreSetToNothingCount(t *testing.T) {
 	set := map[string]string{"CUDA_VISIBLE_DEVICES": "", "SLURM_JOB_ID": "7", "HOME": "/root"}
-	got := environ(func(name string) (string, bool) { v, is := set[name]; return v, is })
+	got := Telling(set, nil)
 	if !reflect.DeepEqual(got, map[string]string{"CUDA_VISIBLE_DEVICES": "", "SLURM_JOB_ID": "7"}) {
 		t.Errorf("%v", got)
 	}
 }
 
-func TestThisHostHasLimitsAndSpace(t *testing.T) {
-	if s := space("", "/"); s.Total == 0 || s.Free > s.Total {
-		t.Errorf("/: %+v", s)
-	}
-	if s := space("", "/not/there"); s.Total != 0 {
-		t.Errorf("a file system that is not there: %+v", s)
-	}
+func TestThisHostHasLimits(t *testing.T) {
 	if l := limits(); l.NoFile.Soft == nil || *l.NoFile.Soft == 0 {
 		t.Errorf("%+v", l)
 	}

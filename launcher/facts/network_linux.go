@@ -4,6 +4,8 @@ import (
 	"net"
 	"strconv"
 	"strings"
+
+	"github.com/muster-dev/muster/launcher/facts/pci"
 )
 
 // nics asks the kernel (rtnetlink(7)) for the interfaces and sysfs for what is behind them
@@ -17,7 +19,8 @@ func nics(root Root) []NIC {
 	for _, i := range interfaces {
 		class := "/sys/class/net/" + i.Name
 		speed, _ := strconv.Atoi(root.Read(class + "/speed"))
-		pci := pciOf(root, class)
+		slot := pci.Behind(root, class)
+		addresses, networks := addresses(i)
 		found = append(found, NIC{
 			Name:      i.Name,
 			Up:        i.Flags&net.FlagUp != 0 && i.Flags&net.FlagRunning != 0,
@@ -26,9 +29,10 @@ func nics(root Root) []NIC {
 			MTU:       i.MTU,
 			SpeedMbps: max(speed, 0), // -1 where the driver does not know
 			State:     root.Read(class + "/operstate"),
-			PCI:       pci,
-			NUMA:      slotNode(root, pci),
-			Addresses: addresses(i),
+			PCI:       slot,
+			NUMA:      slotNode(root, slot),
+			Addresses: addresses,
+			Networks:  networks,
 		})
 	}
 	return found
@@ -36,25 +40,26 @@ func nics(root Root) []NIC {
 
 // slotNode is the NUMA node of a slot; not of the interface's own device, which with
 // virtio has none.
-func slotNode(root Root, pci string) *int {
-	if pci == "" {
+func slotNode(root Root, slot string) *int {
+	if slot == "" {
 		return nil
 	}
-	return numaNode(root, "/sys/bus/pci/devices/"+pci)
+	return pci.NUMA(root, pci.Bus+slot)
 }
 
-func addresses(i net.Interface) []string {
+// addresses are those of an interface, without and with the length of the prefix.
+func addresses(i net.Interface) (addresses, networks []string) {
 	list, err := i.Addrs()
 	if err != nil {
-		return nil
+		return nil, nil
 	}
-	found := []string{}
+	addresses, networks = []string{}, []string{}
 	for _, a := range list {
 		if ipnet, ok := a.(*net.IPNet); ok && !ipnet.IP.IsLinkLocalUnicast() {
-			found = append(found, ipnet.IP.String())
+			addresses, networks = append(addresses, ipnet.IP.String()), append(networks, ipnet.String())
 		}
 	}
-	return found
+	return addresses, networks
 }
 
 // virtual says why an interface leads to no other machine: container and VM

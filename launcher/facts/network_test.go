@@ -3,6 +3,7 @@
 package facts
 
 import (
+	"net"
 	"reflect"
 	"slices"
 	"testing"
@@ -77,40 +78,23 @@ func TestTheNearestNetworkIsFoundByThePCITree(t *testing.T) {
 	}
 }
 
-func TestWaysBetweenSlots(t *testing.T) {
-	at := func(node int, complex string, bridges ...string) slot { return slot{complex, bridges, &node} }
-	for _, test := range []struct {
-		name string
-		a, b slot
-		want plugins.Link
-	}{
-		{"two functions of a card", at(0, "pci0", "a", "b.0"), at(0, "pci0", "a", "b.1"), "PIX"},
-		{"two ports of a switch", at(0, "pci0", "a", "up", "d1", "x"), at(0, "pci0", "a", "up", "d2", "y"), "PIX"},
-		{"a switch below a switch", at(0, "pci0", "a", "up", "d1", "up2", "d3", "x"), at(0, "pci0", "a", "up", "d2", "y"), "PXB"},
-		{"two root ports", at(0, "pci0", "a", "x"), at(0, "pci0", "b", "y"), "PHB"},
-		{"a virtual machine's flat bus", at(0, "pci0", "x"), at(0, "pci0", "y"), "PHB"},
-		{"two complexes of a node", at(0, "pci0", "a", "x"), at(0, "pci1", "a", "x"), "NODE"},
-		{"two nodes", at(0, "pci0", "a", "x"), at(1, "pci1", "a", "x"), "SYS"},
-		{"one slot unknown", at(0, "pci0", "a", "x"), slot{}, "SYS"},
-	} {
-		if got := way(test.a, test.b); got != test.want || way(test.b, test.a) != got {
-			t.Errorf("%s: %s", test.name, got)
-		}
+func TestAddressesHaveTheirNetworks(t *testing.T) {
+	lo, err := net.InterfaceByName("lo")
+	if err != nil {
+		t.Skip(err)
+	}
+	plain, networks := addresses(*lo)
+	if len(plain) != len(networks) || slices.Contains(plain, "127.0.0.1") && !slices.Contains(networks, "127.0.0.1/8") {
+		t.Errorf("%v %v", plain, networks)
 	}
 }
 
-// A virtio interface's device is a child of the PCI device.
-func TestASlotIsFoundBehindVirtio(t *testing.T) {
-	root := hostfstest.Tree(t, hostfstest.Merge(pciDevice("pci0000:00/0000:00:05.0", "1", "", "0x1af4", "0x020000"), map[string]string{
-		"sys/class/net/eth0": "-> ../../devices/pci0000:00/0000:00:05.0/virtio2/net/eth0",
-		"sys/devices/pci0000:00/0000:00:05.0/virtio2/net/eth0/device": "-> ../../../virtio2",
-	}))
-	pci := pciOf(root, "/sys/class/net/eth0")
-	if node := slotNode(root, pci); pci != "0000:00:05.0" || node == nil || *node != 1 {
-		t.Errorf("%q", pci)
-	}
-	if pci := pciOf(root, "/sys/class/net/lo"); pci != "" {
-		t.Errorf("lo at %q", pci)
+func TestDeviceFilesOfAdaptersMayBeMissing(t *testing.T) {
+	with := hostfstest.Tree(t, map[string]string{"dev/infiniband/uverbs0": ""})
+	without := hostfstest.Tree(t, map[string]string{"dev/infiniband/rdma_cm": ""})
+	one := []HCA{{Name: "mlx5_0"}}
+	if verbs(with, nil) != nil || !*verbs(with, one) || *verbs(without, one) {
+		t.Error("device files of adapters are not seen as they are")
 	}
 }
 

@@ -15,17 +15,23 @@ import (
 // kernel fixes (PROC_PID_INIT_INO).
 const firstPIDNamespace = "pid:[4026531836]"
 
+// ownPIDs reports whether process numbers are those of another pid namespace than the
+// machine's (pid_namespaces(7)).
+func ownPIDs(root Root) bool {
+	namespace, err := os.Readlink(string(root) + "/proc/self/ns/pid")
+	return err == nil && namespace != firstPIDNamespace
+}
+
 // Owners looks up whose the processes are: by the owner of /proc/PID (proc_pid(5)) and
 // /etc/passwd, no directory service is asked. From another pid namespace the machine's
 // numbers may mean other processes; there the program's name has to fit as well.
 func Owners(root Root, gpus []plugins.GPU) map[int]string {
-	namespace, _ := os.Readlink(string(root) + "/proc/self/ns/pid")
-	names := userNames(root.Read("/etc/passwd"))
+	own, names := ownPIDs(root), userNames(root.Read("/etc/passwd"))
 	found := map[int]string{}
 	for _, gpu := range gpus {
 		for _, p := range gpu.Processes {
 			info, err := os.Stat(fmt.Sprintf("%s/proc/%d", root, p.PID))
-			if err != nil || namespace != firstPIDNamespace && !runs(root, p) {
+			if err != nil || own && !runs(root, p) {
 				continue
 			}
 			if stat, ok := info.Sys().(*syscall.Stat_t); ok {

@@ -3,6 +3,7 @@ package software
 import (
 	"cmp"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 // site.py of the standard library does.
 type python struct {
 	prefix  string // of the environment: a venv's, conda's, /usr
+	version string // as exactly as it is told, "" where it is not
 	folders []string
 }
 
@@ -40,6 +42,7 @@ func (f finder) python(file string) python {
 		p.folders = append(p.folders, f.systemPackages(basePrefix, version)...)
 	}
 	p.folders = f.withPaths(p.folders)
+	p.version = f.versionOf(path.Dir(path.Dir(base)), version, config)
 	return p
 }
 
@@ -59,6 +62,31 @@ func (f finder) venv(file string) (prefix string, config map[string]string) {
 		return dir, config
 	}
 	return "", nil
+}
+
+// patchLine is of patchlevel.h: #define PY_VERSION "3.11.7".
+var patchLine = regexp.MustCompile(`(?m)^#define\s+PY_VERSION\s+"([0-9.]+)`)
+
+// versionOf is the version of a Python: by the headers that conda, uv, pyenv and images of
+// Python have beside it, by what a venv noted when it was made, or by the folder of its
+// library, which tells the first two numbers.
+func (f finder) versionOf(basePrefix, version string, config map[string]string) string {
+	if minor(version) == "" {
+		version = ""
+		if names := f.pythons(basePrefix+"/lib", ""); len(names) == 1 {
+			version = strings.TrimPrefix(names[0], "python")
+		}
+	}
+	if m := patchLine.FindStringSubmatch(f.root.Read(basePrefix + "/include/python" + version + "/patchlevel.h")); m != nil {
+		return m[1]
+	}
+	return cmp.Or(release(cmp.Or(config["version_info"], config["version"])), version)
+}
+
+// release shortens 3.11.7.final.0 to 3.11.7.
+func release(version string) string {
+	parts := strings.SplitN(version, ".", 4)
+	return strings.Join(parts[:min(3, len(parts))], ".")
 }
 
 // minor shortens 3.11.7 to 3.11, by which folders are named.

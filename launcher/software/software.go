@@ -1,3 +1,6 @@
+// Package software finds which Python a command runs with, and the versions of it, of torch
+// and of NCCL, in files: nothing is started or imported. It knows nothing of what the
+// versions are for.
 package software
 
 import (
@@ -23,11 +26,44 @@ func Find(root hostfs.Root, program string, environ map[string]string, workdir s
 	f := finder{root: root, environ: environ, workdir: workdir}
 	python, why := f.interpreter(program)
 	if why != "" {
-		return facts.Software{Why: why}
+		return facts.Software{Why: why, Missing: f.missing(program)}
 	}
-	s := facts.Software{Python: python}
-	s.Torch, s.NCCL, s.Why = f.torch(f.python(python))
+	p := f.python(python)
+	s := facts.Software{Python: python, Version: p.version}
+	s.Torch, s.NCCL, s.Why = f.torch(p)
 	return s
+}
+
+// missing says why a program cannot be started: it is not there, or a script is and the
+// interpreter that its first line names is not.
+func (f finder) missing(program string) string {
+	file, why := f.lookup(program)
+	if why != "" {
+		return why
+	}
+	words := shebang(f.head(file))
+	if len(words) == 0 {
+		return ""
+	}
+	if _, why := f.lookup(words[0]); why != "" {
+		return fmt.Sprintf("%s names an interpreter: %s", file, why)
+	}
+	if next := envProgram(words[1:]); path.Base(words[0]) == "env" && next != "" {
+		if _, why := f.lookup(next); why != "" {
+			return fmt.Sprintf("%s names an interpreter: %s", file, why)
+		}
+	}
+	return ""
+}
+
+// shebang are the words of a script's first line after #!; nil where it is no script.
+func shebang(head []byte) []string {
+	first, _, _ := bytes.Cut(head, []byte("\n"))
+	line, is := bytes.CutPrefix(first, []byte("#!"))
+	if !is {
+		return nil
+	}
+	return strings.Fields(string(line))
 }
 
 type finder struct {
@@ -127,10 +163,10 @@ var execTrick = regexp.MustCompile(`^'''exec' (?:"\$\(dirname -- "\$\(realpath -
 
 // scriptOf reads which interpreter a script names (execve(2)).
 func (f finder) scriptOf(file string) (program, why string) {
-	first, rest, _ := strings.Cut(string(f.head(file)), "\n")
-	line, is := strings.CutPrefix(first, "#!")
-	words := strings.Fields(line)
-	if !is || len(words) == 0 {
+	head := f.head(file)
+	_, rest, _ := strings.Cut(string(head), "\n")
+	words := shebang(head)
+	if len(words) == 0 {
 		return "", file + " is neither a Python nor a script"
 	}
 	switch name := path.Base(words[0]); {

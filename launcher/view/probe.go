@@ -85,7 +85,9 @@ func probeHeader(w io.Writer, st *stream, h Probed) {
 	}
 	fmt.Fprintf(w, "%s: %s\n", name, joined(f.Hostname, f.OS+" "+f.Kernel+" "+f.Arch, prefixed("user ", f.User)))
 	memory := bytesWord(f.Memory) + " of memory"
-	if free := freeMemory(f.Nodes); free > 0 {
+	if f.MemoryAvailable > 0 {
+		memory = fmt.Sprintf("%s of memory (%s available)", bytesWord(f.Memory), bytesWord(f.MemoryAvailable))
+	} else if free := freeMemory(f.Nodes); free > 0 {
 		memory = fmt.Sprintf("%s of memory (%s free)", bytesWord(f.Memory), bytesWord(free))
 	}
 	shm := ""
@@ -105,7 +107,11 @@ func softwareWords(s *facts.Software) string {
 	if s == nil {
 		return ""
 	}
-	words := joined(prefixed("python ", s.Python), prefixed("torch ", s.Torch), prefixed("NCCL ", s.NCCL))
+	python := s.Python
+	if s.Version != "" {
+		python += " (" + s.Version + ")"
+	}
+	words := joined(prefixed("python ", python), prefixed("torch ", s.Torch), prefixed("NCCL ", s.NCCL))
 	switch {
 	case s.Why == "":
 		return words

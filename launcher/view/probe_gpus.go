@@ -22,7 +22,11 @@ func bySource(d *facts.Devices) string {
 // of its node, which have a table of their own.
 func gpuTable(w io.Writer, st *stream, f facts.Host) {
 	d := f.Devices
-	fmt.Fprintf(w, "  driver %s, CUDA %s, by %s\n", or(d.Driver, "unknown"), or(d.CUDA, "unknown"), d.Source)
+	line := fmt.Sprintf("driver %s, CUDA %s, by %s", or(d.Driver, "unknown"), or(d.CUDA, "unknown"), d.Source)
+	if d.NVSwitches > 0 {
+		line = joined(line, nvSwitches(d), prefixed("fabric manager ", strings.TrimSpace(d.FabricManager.Version+" "+d.FabricManager.State)))
+	}
+	fmt.Fprintf(w, "  %s\n", line)
 	rows := [][]string{{"GPU", "NAME", "MEMORY", "USED", "NODE", "CPUS", "PCIE", "NIC", "PCI", "UUID", "STATE"}}
 	for i, g := range d.GPUs.GPUs {
 		near := d.Near[i]

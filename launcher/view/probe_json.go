@@ -19,18 +19,21 @@ type probeHostJSON struct {
 	ClockOffset *float64 `json:"clock_offset"` // seconds that its clock is ahead; null: not measured
 	ClockError  *float64 `json:"clock_error"`
 	facts.Host
-	Devices    *struct{}          `json:"devices,omitempty"` // hides that of Host
-	Source     string             `json:"gpu_source,omitempty"`
-	None       string             `json:"gpu_none,omitempty"`
-	PCIDevices int                `json:"gpu_pci_devices"`
-	Driver     *string            `json:"driver"`
-	CUDA       *string            `json:"cuda"`
-	GPUs       []gpuJSON          `json:"gpus"`
-	Links      [][]plugins.Link   `json:"links"`
-	Islands    [][]int            `json:"islands"` // by index
-	Visibility plugins.Visibility `json:"gpu_visibility,omitzero"`
-	Why        map[string]string  `json:"gpu_why,omitempty"`
-	Notes      []string           `json:"gpu_notes,omitempty"`
+	Devices       *struct{}           `json:"devices,omitempty"` // hides that of Host
+	Source        string              `json:"gpu_source,omitempty"`
+	None          string              `json:"gpu_none,omitempty"`
+	PCIDevices    int                 `json:"gpu_pci_devices"`
+	NVSwitches    int                 `json:"nvswitches"`
+	FabricManager facts.FabricManager `json:"fabric_manager,omitzero"`
+	KernelModule  string              `json:"kernel_module,omitempty"`
+	Driver        *string             `json:"driver"`
+	CUDA          *string             `json:"cuda"`
+	GPUs          []gpuJSON           `json:"gpus"`
+	Links         [][]plugins.Link    `json:"links"`
+	Islands       [][]int             `json:"islands"` // by index
+	Visibility    plugins.Visibility  `json:"gpu_visibility,omitzero"`
+	Why           map[string]string   `json:"gpu_why,omitempty"`
+	Notes         []string            `json:"gpu_notes,omitempty"`
 }
 
 // gpuJSON is a GPU with the figures that scripts want most at hand.
@@ -71,6 +74,7 @@ func hostJSON(h Probed) probeHostJSON {
 		return out
 	}
 	out.None, out.PCIDevices = d.None, d.PCIDevices
+	out.NVSwitches, out.FabricManager, out.KernelModule = d.NVSwitches, d.FabricManager, d.KernelModule
 	if d.GPUs == nil {
 		return out
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/facts/nvidia"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -51,6 +52,7 @@ func deviceNews(d *facts.Devices, f facts.Host) []news {
 	if line := visibleWords(d, f); line != "" {
 		all = append(all, news{text: line})
 	}
+	all = append(all, driverNews(d)...)
 	if d.GPUs == nil {
 		return all
 	}
@@ -71,6 +73,35 @@ func deviceNews(d *facts.Devices, f facts.Host) []news {
 		all = append(all, news{text: note})
 	}
 	return all
+}
+
+// driverNews is about what has to fit together: CUDA starts on machines with NVSwitches only
+// once the fabric manager has set them up, which has to be of the driver's version, as the
+// kernel's module has.
+func driverNews(d *facts.Devices) []news {
+	var all []news
+	m, driver := d.FabricManager, ""
+	if d.GPUs != nil {
+		driver = or(d.Driver, "")
+	}
+	switch {
+	case d.NVSwitches == 0:
+	case m.State != "" && m.State != nvidia.Active:
+		all = append(all, news{fmt.Sprintf("nvidia-fabricmanager is %s, and there are %s: CUDA does not start (error 802)", m.State, nvSwitches(d)), true})
+	case m.Version != "" && driver != "" && m.Version != driver:
+		all = append(all, news{text: fmt.Sprintf("nvidia-fabricmanager is of version %s, the driver of %s", m.Version, driver)})
+	}
+	if d.KernelModule != "" && driver != "" && d.KernelModule != driver {
+		all = append(all, news{fmt.Sprintf("NVIDIA's kernel module is of version %s, its libraries of %s: a reboot is due", d.KernelModule, driver), true})
+	}
+	return all
+}
+
+func nvSwitches(d *facts.Devices) string {
+	if d.NVSwitches == 1 {
+		return "1 NVSwitch"
+	}
+	return fmt.Sprintf("%d NVSwitches", d.NVSwitches)
 }
 
 // missing are GPUs that are on the bus and that the driver does not show. A container or a
@@ -127,7 +158,13 @@ func networkNews(f facts.Host) []news {
 	for _, line := range slowPorts(f) {
 		all = append(all, news{line, true})
 	}
-	if memlock := f.Limits.Memlock.Soft; memlock != nil && *memlock < f.Memory && anyActive(f.HCAs) {
+	if isFalse(f.Verbs) && anyActive(f.HCAs) {
+		all = append(all, news{"/dev/infiniband/uverbs* are not there: NCCL goes by slow sockets instead of InfiniBand", true})
+	}
+	if isFalse(f.PeerMemory) && anyActive(f.HCAs) {
+		all = append(all, news{text: "InfiniBand cannot reach GPU memory by itself (no nvidia_peermem, no dma-buf): data goes through the host's memory"})
+	}
+	if memlock := f.Limits.Memlock.Hard; memlock != nil && *memlock < f.Memory && anyActive(f.HCAs) {
 		all = append(all, news{fmt.Sprintf("processes may lock %s of memory (ulimit -l): InfiniBand needs it unlimited", bytesWord(*memlock)), true})
 	}
 	return all
@@ -191,6 +228,7 @@ const (
 	fewFiles  = 4096
 	fewPIDs   = 4096
 	fewDisk   = 1 << 30
+	fewInodes = 1000
 )
 
 func limitNews(f facts.Host) []news {
@@ -205,16 +243,33 @@ func limitNews(f facts.Host) []news {
 	case s.Free < fewShared:
 		add("/dev/shm is nearly full: %s of %s are free", bytesWord(s.Free), bytesWord(s.Total))
 	}
-	if d := f.Disk; d.Total > 0 && d.Free < fewDisk {
-		add("the file system of %s is nearly full: %s of %s are free", d.Path, bytesWord(d.Free), bytesWord(d.Total))
+	for _, s := range f.Spaces {
+		if line := spaceWords(s); line != "" && s.Path != f.SharedMemory.Path {
+			add("%s", line)
+		}
 	}
-	if n := f.Limits.NoFile.Soft; n != nil && *n < fewFiles {
+	if n := f.Limits.NoFile.Hard; n != nil && *n < fewFiles {
 		add("a process may open only %d files (ulimit -n)", *n)
 	}
 	if n := f.Cgroup.PIDs; n != nil && *n < fewPIDs {
 		add("only %d processes and threads may run (pids.max of the cgroup)", *n)
 	}
 	return all
+}
+
+// spaceWords tell of a file system without room. One for temporary files that is small by
+// design has some.
+func spaceWords(s facts.Space) string {
+	name := fmt.Sprintf("%s (%s)", s.Path, strings.Join(s.Uses, ", "))
+	switch {
+	case s.ReadOnly:
+		return name + " is read-only"
+	case s.Inodes > 0 && s.InodesFree < fewInodes:
+		return fmt.Sprintf("the file system of %s can take only %s", name, count(int(s.InodesFree), "more file"))
+	case s.Total > 0 && s.Free < fewDisk && (s.Free <= s.Total/2 || slices.Contains(s.Uses, facts.UseHome) || slices.Contains(s.Uses, facts.UseLogs)):
+		return fmt.Sprintf("the file system of %s is nearly full: %s of %s are free", name, bytesWord(s.Free), bytesWord(s.Total))
+	}
+	return ""
 }
 
 // nodeNews tells of GPUs whose own CPUs may not be used.
@@ -249,6 +304,8 @@ func number(n *int) string {
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }
+
+func isFalse(b *bool) bool { return b != nil && !*b }
 
 func some[T int | uint64](n *T) bool { return n != nil && *n > 0 }
 

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/facts/nvidia"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -52,18 +53,25 @@ func numbers(from, to int) []int {
 // eightH100 is an HGX machine in a container: two sockets, a GPU and a 400 Gb/s adapter
 // on each of eight switches, storage and management besides.
 func eightH100() Probed {
-	d := &facts.Devices{GPUs: &plugins.GPUs{Source: "nvml", Driver: pointer("550.54.15"), CUDA: pointer("12.4")}, PCIDevices: 8}
+	d := &facts.Devices{GPUs: &plugins.GPUs{Source: "nvml", Driver: pointer("550.54.15"), CUDA: pointer("12.4")}, PCIDevices: 8,
+		NVSwitches: 4, FabricManager: facts.FabricManager{State: nvidia.Active, Version: "550.54.15"}, KernelModule: "550.54.15"}
 	f := facts.Host{
 		ID: "9f2c1a3b4c5d6e7f", MachineID: "0123456789abcdef0123456789abcdef", Hostname: "hgx01", OS: "linux", Arch: "amd64", Kernel: "5.15.0-105-generic",
-		User: "ann", Home: "/home/ann", Memory: 2015 << 30, ReachedAt: "10.0.0.1", HostnameAddrs: []string{"10.0.0.1"}, EphemeralPorts: [2]int{32768, 60999},
+		User: "ann", Home: "/home/ann", Memory: 2015 << 30, MemoryAvailable: 1970 << 30, ReachedAt: "10.0.0.1", HostnameAddrs: []string{"10.0.0.1"}, EphemeralPorts: [2]int{32768, 60999},
 		SharedMemory: facts.Space{Path: "/dev/shm", Total: 1007 << 30, Free: 1007 << 30}, Disk: facts.Space{Path: "/home/ann", Total: 1 << 40, Free: 1 << 39},
+		Spaces: []facts.Space{
+			{Path: "/home/ann", Uses: []string{facts.UseHome, facts.UseLogs}, Total: 1 << 40, Free: 1 << 39, Inodes: 1 << 26, InodesFree: 1 << 25},
+			{Path: "/tmp", Uses: []string{facts.UseTemporary}, Total: 100 << 20, Free: 99 << 20},
+			{Path: "/dev/shm", Uses: []string{facts.UseShared}, Total: 1007 << 30, Free: 1007 << 30},
+		},
+		Verbs: pointer(true), PeerMemory: pointer(true),
 		Limits: facts.Limits{NoFile: facts.Limit{Soft: pointer(uint64(1048576)), Hard: pointer(uint64(1048576))}},
 		Cgroup: facts.Cgroup{Version: 2}, Devices: d,
 		NICs: []facts.NIC{
-			{Name: "lo", Up: true, Loopback: true, MTU: 65536, Addresses: []string{"127.0.0.1"}},
-			{Name: "eno1", Up: true, State: "up", MTU: 1500, SpeedMbps: 25000, PCI: "0000:6b:00.0", NUMA: pointer(0), Addresses: []string{"10.0.0.1", "2001:db8::1"}},
-			{Name: "eno2", State: "down", MTU: 1500, PCI: "0000:6b:00.1", NUMA: pointer(0), Addresses: []string{}},
-			{Name: "docker0", Up: true, MTU: 1500, Virtual: "docker's bridge", Addresses: []string{"172.17.0.1"}},
+			{Name: "lo", Up: true, Loopback: true, MTU: 65536, Addresses: []string{"127.0.0.1"}, Networks: []string{"127.0.0.1/8"}},
+			{Name: "eno1", Up: true, State: "up", MTU: 1500, SpeedMbps: 25000, PCI: "0000:6b:00.0", NUMA: pointer(0), Addresses: []string{"10.0.0.1", "2001:db8::1"}, Networks: []string{"10.0.0.1/24", "2001:db8::1/64"}},
+			{Name: "eno2", State: "down", MTU: 1500, PCI: "0000:6b:00.1", NUMA: pointer(0), Addresses: []string{}, Networks: []string{}},
+			{Name: "docker0", Up: true, MTU: 1500, Virtual: "docker's bridge", Addresses: []string{"172.17.0.1"}, Networks: []string{"172.17.0.1/16"}},
 		},
 	}
 	for node := range 2 {
@@ -102,8 +110,10 @@ func broken() Probed {
 	h := eightH100()
 	f, d := &h.Facts, h.Facts.Devices
 	h.ClockOffset, h.ClockError = pointer(-4.25), 0.01
-	f.Limits.Memlock.Soft = pointer(uint64(64 << 10))
-	f.Limits.NoFile.Soft = pointer(uint64(1024))
+	f.Limits.Memlock = facts.Limit{Soft: pointer(uint64(64 << 10)), Hard: pointer(uint64(64 << 10))}
+	f.Limits.NoFile = facts.Limit{Soft: pointer(uint64(1024)), Hard: pointer(uint64(1024))}
+	f.Verbs, f.PeerMemory, f.OwnPIDs = pointer(false), pointer(false), true
+	f.Spaces[0].InodesFree, f.Spaces[1].Free = 12, 1<<20
 	f.SharedMemory = facts.Space{Path: "/dev/shm", Total: 64 << 20, Free: 64 << 20}
 	f.Container = "docker"
 	f.Cgroup = facts.Cgroup{Version: 2, Memory: pointer(uint64(512 << 30)), CPUs: pointer(32.0), PIDs: pointer(uint64(512))}
@@ -116,6 +126,7 @@ func broken() Probed {
 		d.Near[i].CPUs = nil
 	}
 	d.PCIDevices = 10
+	d.FabricManager, d.KernelModule = facts.FabricManager{State: nvidia.Inactive, Version: "550.54.14"}, "550.54.14"
 	g := d.GPUs.GPUs
 	g[0].Memory.Used = pointer(uint64(60 << 30))
 	g[0].Processes = []plugins.Process{{PID: 4242, Name: "/opt/venv/bin/python3 train.py", Kind: "compute", Memory: pointer(uint64(40 << 30))},
@@ -230,7 +241,7 @@ func TestACPUSetAndAContainerExplainThemselves(t *testing.T) {
 func TestAProbesJSONIsAContract(t *testing.T) {
 	h := broken()
 	h.Facts.CPUs = facts.CPUs{Allowed: []int{0, 1, 2, 3}, Physical: 2, Cores: [][]int{{0, 2}, {1, 3}}} // short
-	h.Facts.Software = &facts.Software{Python: "/home/ann/venv/bin/python", Torch: "2.4.0+cu121", NCCL: "2.20.5"}
+	h.Facts.Software = &facts.Software{Python: "/home/ann/venv/bin/python", Version: "3.11.7", Torch: "2.4.0+cu121", NCCL: "2.20.5"}
 	d := h.Facts.Devices
 	d.GPUs.GPUs, d.Near, d.Islands = d.GPUs.GPUs[:3], d.Near[:3], [][]int{{0, 1}}
 	for i := range d.GPUs.GPUs {

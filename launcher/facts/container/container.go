@@ -1,13 +1,16 @@
-package facts
+// Package container tells by files and variables what kind of container a host is.
+package container
 
 import (
 	"os"
 	"strings"
+
+	"github.com/muster-dev/muster/launcher/hostfs"
 )
 
-// container says what kind of container this is, "" for none. What tells most exactly
+// Kind says what kind of container this is, "" for none. What tells most exactly
 // comes first: a Kubernetes pod may be made by docker, an Apptainer image come from it.
-func container(root Root) string {
+func Kind(root hostfs.Root) string {
 	for _, c := range []struct {
 		name string
 		is   bool
@@ -33,7 +36,7 @@ func container(root Root) string {
 // initContainer is what the container's maker told its init in the variable container
 // (systemd.io/CONTAINER_INTERFACE), from the environment of init, which only its owner may
 // read, or from the file in which systemd keeps it for the others.
-func initContainer(root Root) string {
+func initContainer(root hostfs.Root) string {
 	for variable := range strings.SplitSeq(root.Read("/proc/1/environ"), "\x00") {
 		if name, is := strings.CutPrefix(variable, "container="); is && name != "" {
 			return name
