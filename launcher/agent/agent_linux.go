@@ -69,6 +69,7 @@ type agent struct {
 	// policySaid is set once it was told that memory policies do not work here.
 	policySaid bool
 	sight      sight
+	scene      scenery // when the attempt began
 	follows    context.Context
 	unfollow   context.CancelFunc
 }
@@ -234,6 +235,8 @@ func (a *agent) takePort(o *orders.HoldPort) {
 
 func (a *agent) start(o *orders.Start) {
 	a.attempt, a.grace = o.Attempt, o.Grace
+	a.scene.end()
+	a.scene = newScenery(a.checkpointFolder(o.Checkpoints))
 	defer a.watchDevices(o)
 	for _, r := range o.Ranks {
 		w, err := a.startWorker(o, r)
@@ -340,7 +343,9 @@ func (a *agent) conclude(w *worker, left []proc.Stat) {
 	if len(a.workers) == 0 {
 		a.sight.end()
 	}
-	a.tell(orders.News{Ended: w.outcome(cut, left)})
+	ended := w.outcome(cut, left)
+	ended.Evidence = a.evidence(w, ended)
+	a.tell(orders.News{Ended: ended})
 }
 
 func (a *agent) warnOfLog(w *worker) {

@@ -35,6 +35,7 @@ type worker struct {
 	log     *ranklog.Writer
 	pipes   []*os.File // read ends
 	signal  unix.Signal
+	began   rendezvous.Instant
 
 	leaderDone bool
 	drained    bool
@@ -70,6 +71,7 @@ func (a *agent) startWorker(order *orders.Start, r orders.RankStart) (*worker, e
 		a.policySaid = true
 		a.tell(orders.News{Warning: &orders.Warning{Rank: -1, Message: fmt.Sprintf("ranks are bound to their CPUs, but the kernel does not let them %v", why)}})
 	}
+	w.began = rendezvous.Now()
 	a.watch(w)
 	return w, nil
 }

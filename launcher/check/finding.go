@@ -105,12 +105,12 @@ func Refused(problems []plan.Problem) []Finding {
 }
 
 // saidHere are codes of the plan's warnings whose subject Before tells more of.
-var saidHere = []string{"busy_device"}
+var saidHere = []string{"busy_device", codes.NCCLSharedGPU}
 
 // Planned are a plan's own warnings as findings, without those that Before gives too.
-func Planned(p *plan.Plan) []Finding {
+func Planned(warnings []plan.Problem) []Finding {
 	var found []Finding
-	for _, w := range p.Warnings {
+	for _, w := range warnings {
 		if !slices.Contains(saidHere, w.Code) {
 			found = append(found, Finding{Code: w.Code, Severity: Warn, Host: w.Host, Message: w.Message})
 		}

@@ -26,7 +26,7 @@ func TestAJobFileHasTheLastWordOnFindings(t *testing.T) {
 // What the plan says is found by the same means.
 func TestThePlansOwnWordsAreFindings(t *testing.T) {
 	p := &plan.Plan{Warnings: []plan.Problem{{Code: "slow_group", Host: "a", Message: "a: slow"}, {Code: "busy_device", Message: "said by gpu_in_use"}}}
-	if got := Planned(p); len(got) != 1 || got[0].Code != "slow_group" || got[0].Severity != Warn || got[0].Host != "a" {
+	if got := Planned(p.Warnings); len(got) != 1 || got[0].Code != "slow_group" || got[0].Severity != Warn || got[0].Host != "a" {
 		t.Error(text(got))
 	}
 	if got := Refused(p.Warnings); len(got) != 2 || Verdict(got) != Failed {

@@ -68,6 +68,10 @@ func (j *judge) allReach(of int, addr string) bool {
 	return true
 }
 
+// UnreachableFix is what to do where hosts do not reach each other.
+const UnreachableFix = "let the hosts reach each other on TCP ports of one network: " +
+	"a firewall (nft list ruleset, security groups) or a missing route is the usual reason; ports = \"20000-29999\" narrows what has to be open"
+
 // unreachable shows a table: who reaches which address, and why not.
 func (j *judge) unreachable(of int, addrs []string) {
 	target := j.in.Hosts[of]
@@ -99,7 +103,7 @@ func (j *judge) unreachable(of int, addrs []string) {
 	if len(addrs) > 1 {
 		what = "none of its addresses is reached by every host"
 	}
-	j.add(f, "", "let the hosts reach each other on TCP ports of one network: a firewall (nft list ruleset, security groups) or a missing route is the usual reason; ports = \"20000-29999\" narrows what has to be open",
+	j.add(f, "", UnreachableFix,
 		"%s\n%s", what, strings.TrimRight(table.String(), "\n"))
 }
 

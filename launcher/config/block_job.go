@@ -33,6 +33,8 @@ var jobSchema = schema{
 		{name: "plugin", label: `"NAME"`},
 		{name: "stop"},
 		{name: "early_exit"},
+		{name: "restart"},
+		{name: "progress"},
 		{name: "check"},
 		{name: "logs"},
 	},
@@ -67,6 +69,8 @@ func (d *decoder) job(block *hclsyntax.Block) *Job {
 	d.checkRanks(job, ranks, base)
 	job.Stop = d.stop(first(c.blocks["stop"]))
 	job.EarlyExit = d.earlyExit(first(c.blocks["early_exit"]))
+	job.Restart = d.restart(first(c.blocks["restart"]), job, ranks.backend)
+	job.Progress = d.progress(first(c.blocks["progress"]))
 	job.Check = d.check(first(c.blocks["check"]))
 	job.Logs = d.logs(first(c.blocks["logs"]), job.worldSize())
 	job.Forward, job.forwarded = d.forward(c.attrs["forward"])

@@ -47,6 +47,8 @@ type Job struct {
 	Python    string  // interpreter whose torch is looked for; "": the command's own
 	Stop      Stop
 	EarlyExit EarlyExit
+	Restart   *Restart `json:",omitempty"` // nil: never
+	Progress  Progress `json:",omitzero"`
 	Check     Check
 	Logs      Logs
 	Lease     time.Duration // how long a silent host may live; 30s unless set

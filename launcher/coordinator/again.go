@@ -38,17 +38,7 @@ func (b *brain) mayGoOn() bool { return b.again != "" && b.stop == nil && b.lost
 
 // nextAttempt puts the ended attempt away and takes a port for the next.
 func (b *brain) nextAttempt() {
-	b.past = append(b.past, report.Attempt{
-		Attempt: b.attempt, Started: b.wall(b.begun), Ended: b.wall(b.done), Outcome: report.Failed, Class: report.ClassPort,
-		Decision: "restart", Reason: b.again, Changes: map[string]string{"MASTER_PORT": "another"},
-	})
-	for _, r := range b.ranks {
-		*r = rankState{host: r.host, past: append(r.past, b.endsOf(r)...)}
-	}
-	b.attempt++
-	b.again, b.port, b.phase = "", 0, restarting
-	b.beginEmptying()
-	b.send(0, orders.Order{HoldPort: &orders.HoldPort{Attempt: b.attempt, First: b.firstPort, Last: b.lastPort}})
+	b.putAway(report.Attempt{Class: report.ClassPort, Decision: "restart", Reason: b.again, Changes: map[string]string{"MASTER_PORT": "another"}})
 }
 
 // tryRestart starts the next attempt once there is a port.
@@ -58,7 +48,7 @@ func (b *brain) tryRestart() {
 		b.actions = append(b.actions, action{wrap: true})
 		return
 	}
-	if b.port == 0 || !b.areEmpty() {
+	if b.port == 0 || b.now < b.trials.next || !b.areEmpty() {
 		return
 	}
 	b.phase, b.begun = running, b.now

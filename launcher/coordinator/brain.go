@@ -75,6 +75,9 @@ type brain struct {
 	left      []string
 	checked   bool // hosts were checked
 	findings  []report.Finding
+	trials    trials
+	noticed   rendezvous.Instant // when a rank first failed because of another's end; 0: none has
+	noticedBy int
 	watch     *watching // who holds the devices of the attempt; nil: nobody looks
 	empty     *emptying // between an attempt's end and what follows; nil: not waited for
 
@@ -312,8 +315,12 @@ func (b *brain) advance() {
 			return
 		}
 		b.done = b.now
-		if b.mayGoOn() {
+		switch {
+		case b.mayGoOn():
 			b.nextAttempt()
+			return
+		case b.decide():
+			b.restartAfterFailure()
 			return
 		}
 		b.phase = wrapping
@@ -387,7 +394,9 @@ func (b *brain) chooseMaster() bool {
 			return false
 		}
 	}
-	b.refusals = append(b.refusals, refusal{host: b.hosts[0].name, code: report.ExitUnreachable, message: b.noMasterWords(candidates)})
+	message := b.noMasterWords(candidates)
+	b.findings = append(b.findings, unreachable(b.hosts[0].name, message))
+	b.refusals = append(b.refusals, refusal{host: b.hosts[0].name, code: report.ExitUnreachable, message: message})
 	return false
 }
 
@@ -438,7 +447,7 @@ func (b *brain) sayMeeting() {
 
 func (b *brain) meeting() plan.Meeting {
 	addr := b.plan.Candidates()[b.master].Addr
-	m := plan.Meeting{Run: b.run, Attempt: b.attempt, MasterAddr: addr, MasterPort: b.port}
+	m := plan.Meeting{Run: b.run, Attempt: b.attempt, MasterAddr: addr, MasterPort: b.port, InForce: b.trials.inForce}
 	for _, h := range b.hosts {
 		r, _ := h.reachOf(addr)
 		m.Locals = append(m.Locals, r.Local)
@@ -451,7 +460,7 @@ func (b *brain) startAll() {
 	meeting := b.meeting()
 	b.beginWatching()
 	for i, h := range b.plan.Hosts {
-		start := &orders.Start{Attempt: b.attempt, Command: b.plan.Command, Signal: b.stopSignal, Grace: b.grace, Watch: len(h.Devices) > 0}
+		start := &orders.Start{Attempt: b.attempt, Command: b.plan.CommandFor(meeting), Signal: b.stopSignal, Grace: b.grace, Watch: len(h.Devices) > 0, Checkpoints: b.job.Progress.Folder}
 		for rank := h.FirstRank; rank < h.FirstRank+h.Ranks; rank++ {
 			vars, err := b.plan.Env(rank, meeting)
 			if err != nil {

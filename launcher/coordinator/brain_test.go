@@ -25,6 +25,12 @@ type drill struct {
 
 func newDrill(t *testing.T) *drill {
 	t.Helper()
+	return newDrillOf(t, "")
+}
+
+// newDrillOf is a drill of a job with more in it.
+func newDrillOf(t *testing.T, more string) *drill {
+	t.Helper()
 	job, diags := config.Source{Filename: "job.hcl", Text: []byte(`job "j" {
   command = ["true"]
   hosts "ssh" {
@@ -33,6 +39,7 @@ func newDrill(t *testing.T) *drill {
   ranks {
     per_host = 2
   }
+` + more + `
 }`)}.Evaluate()
 	if diags.HasErrors() {
 		t.Fatal(diags)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/muster-dev/muster/launcher/check"
+	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
@@ -12,11 +13,12 @@ import (
 // passes checks the hosts, once all are ready, and reports whether the run may start.
 func (b *brain) passes() bool {
 	if b.checked || b.checking == CheckNone {
-		b.sayOfLibraries()
+		for _, p := range b.ofLibraries() {
+			b.warn(p.Host, "%s", p.Message)
+		}
 		return true
 	}
 	b.checked = true
-	b.sayOfLibraries()
 	for _, f := range b.judge() {
 		if f.Severity != report.SeverityFail && b.wasShown(f) {
 			b.findings = append(b.findings, f)
@@ -33,7 +35,8 @@ func (b *brain) passes() bool {
 // judge returns the findings before the start. What the plan has warned of was shown with
 // it; here it counts where the job file makes it fail.
 func (b *brain) judge() []report.Finding {
-	all := check.Apply(append(check.Planned(b.plan), check.Before(b.checkInput())...), b.job.Check)
+	planned := append(check.Planned(b.plan.Warnings), check.Planned(b.ofLibraries())...)
+	all := check.Apply(append(planned, check.Before(b.checkInput())...), b.job.Check)
 	findings := make([]report.Finding, len(all))
 	for i, f := range all {
 		findings[i] = reported(f)
@@ -73,12 +76,15 @@ func (b *brain) find(f report.Finding) {
 	b.say(event.Event{Kind: event.Found, Host: f.Host, Rank: f.Rank, Message: f.Words(), Finding: &f})
 }
 
-// sayOfLibraries tells what is known of NCCL's and torch's settings only now that setup has
-// shown which versions there are.
-func (b *brain) sayOfLibraries() {
-	for _, p := range b.plan.LibraryProblems(b.meeting()) {
-		if !slices.ContainsFunc(b.plan.Warnings, func(w plan.Problem) bool { return w.Message == p.Message }) {
-			b.warn(p.Host, "%s", p.Message)
-		}
-	}
+// ofLibraries is what is known of NCCL's and torch's settings only now that setup has shown
+// which versions there are.
+func (b *brain) ofLibraries() []plan.Problem {
+	return slices.DeleteFunc(b.plan.LibraryProblems(b.meeting()), func(p plan.Problem) bool {
+		return slices.ContainsFunc(b.plan.Warnings, func(w plan.Problem) bool { return w.Message == p.Message })
+	})
+}
+
+// unreachable is the finding of a head host that has no address which all others reach.
+func unreachable(host, message string) report.Finding {
+	return report.Finding{Code: codes.Unreachable, Severity: report.SeverityFail, Host: host, Message: host + ": " + message, Fix: check.UnreachableFix}
 }

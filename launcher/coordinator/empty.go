@@ -23,9 +23,12 @@ const (
 
 // emptying is the wait for the devices of the plan to be empty after an attempt.
 type emptying struct {
-	began  rendezvous.Instant
-	number int // of the last look
-	hosts  map[int]*emptyHost
+	began rendezvous.Instant
+	// patience is how long devices may take: emptyWait, or longer where a restart waits for
+	// others' memory.
+	patience time.Duration
+	number   int // of the last look
+	hosts    map[int]*emptyHost
 }
 
 type emptyHost struct {
@@ -37,7 +40,7 @@ type emptyHost struct {
 
 // beginEmptying asks every host that has devices of the plan.
 func (b *brain) beginEmptying() {
-	b.empty = &emptying{began: b.now, hosts: map[int]*emptyHost{}}
+	b.empty = &emptying{began: b.now, patience: emptyWait, hosts: map[int]*emptyHost{}}
 	for i, h := range b.hosts {
 		if len(b.plan.Hosts[i].Devices) > 0 && h.linked && !h.gone && !h.finished {
 			b.empty.hosts[i] = &emptyHost{}
@@ -113,7 +116,7 @@ func (b *brain) areEmpty() bool {
 		gone := b.hosts[i].gone || b.hosts[i].finished
 		switch {
 		case h.done || gone:
-		case waited > emptySilent || waited > emptyWait && h.asked == 0:
+		case waited > max(emptySilent, b.empty.patience) || waited > b.empty.patience && h.asked == 0:
 			all = b.giveUpEmptying(i, h) && all
 		case h.asked == 0 && b.now >= h.next:
 			b.askIfEmpty(i)

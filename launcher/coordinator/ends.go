@@ -6,9 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/failure"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous"
@@ -44,7 +43,30 @@ func (b *brain) ended(e *orders.Ended, at rendezvous.Instant) {
 		return
 	}
 	if failed && b.phase == running {
-		b.stopAll(fmt.Sprintf("rank %d failed", e.Rank), false)
+		b.stopAfter(e.Rank)
+	}
+}
+
+// causeWait is how long the others are let run on when a rank has failed that only
+// noticed another's end: the one with the reason may be about to say it.
+const causeWait = 2 * time.Second
+
+// stopAfter stops the others because a rank has failed; at once where it is the reason.
+func (b *brain) stopAfter(rank int) {
+	v := failure.Classify(b.evidenceOf(rank, b.ranks[rank]).Evidence)
+	if !v.Consequence || b.allEnded() {
+		b.stopAll(fmt.Sprintf("rank %d failed", rank), false)
+		return
+	}
+	if b.noticed == 0 {
+		b.noticed, b.noticedBy = b.now, rank
+	}
+}
+
+// stopAfterNotice stops the others when the one with the reason has not come forward.
+func (b *brain) stopAfterNotice() {
+	if b.phase == running && b.noticed != 0 && b.now.Sub(b.noticed) >= causeWait {
+		b.stopAll(fmt.Sprintf("rank %d failed", b.noticedBy), false)
 	}
 }
 
@@ -215,6 +237,7 @@ func (b *brain) tick(heard func(host int) (rendezvous.Instant, bool)) {
 		}
 	}
 	b.checkEarlyExit()
+	b.stopAfterNotice()
 	b.judgeSights()
 	b.advance()
 }
@@ -366,7 +389,10 @@ func (b *brain) report() *report.Report {
 		r.Outcome = report.Failed
 	}
 	if c := r.FirstCause; c != nil {
-		c.Evidence, c.Numbers = append([]string{}, c.Evidence...), map[string]float64{}
+		c.Evidence = append([]string{}, c.Evidence...)
+		if c.Numbers == nil {
+			c.Numbers = map[string]float64{}
+		}
 	}
 	r.Attempts = append(r.Attempts, b.past...)
 	if b.begun != 0 {
@@ -379,6 +405,9 @@ func (b *brain) attemptReport(r *report.Report) report.Attempt {
 	a := report.Attempt{Attempt: b.attempt, Started: b.wall(b.begun), Ended: b.wall(b.done), Outcome: r.Outcome, Changes: map[string]string{}}
 	if r.FirstCause != nil {
 		a.Class, a.Decision, a.Reason = r.FirstCause.Class, "end", "the job file has no restart block"
+		if d := b.trials.decision; d != nil {
+			a.Reason = d.Reason
+		}
 		if r.Outcome == report.Stopped {
 			a.Reason = r.FirstCause.Message
 		}
@@ -419,12 +448,11 @@ func (b *brain) cause() (*report.Cause, int) {
 	if len(b.refusals) > 0 {
 		return b.refusalCause()
 	}
-	// What workers made of a host's loss comes after it.
-	if first := b.firstFailure(); first >= 0 && (b.lost == nil || b.ranks[first].at < b.lostAt) {
-		return b.workerCause(first)
+	if b.lost != nil && b.lost.Class == report.ClassInternal {
+		return b.lost, report.ExitInternal
 	}
-	if b.lost != nil {
-		return b.lost, lossExit(b.lost.Class)
+	if found, ok := b.diagnose(); ok {
+		return b.causeOf(found)
 	}
 	return nil, report.ExitOK
 }
@@ -476,32 +504,4 @@ func (b *brain) firstFailure() int {
 		}
 	}
 	return first
-}
-
-// killedInShell is the exit status of a shell whose program was killed by SIGKILL.
-const killedInShell = 128 + int(unix.SIGKILL)
-
-func (b *brain) workerCause(rank int) (*report.Cause, int) {
-	r := b.ranks[rank]
-	e, host := r.ended, b.hosts[r.host].name
-	c := &report.Cause{
-		Class: report.ClassExit, Host: host, Rank: &rank, Attempt: b.attempt, Log: r.log, Tail: text(e.Tail),
-		Message: fmt.Sprintf("rank %d on %s %s", rank, host, howEnded(e)),
-	}
-	exit := e.Code
-	switch {
-	case e.Signal == "SIGKILL":
-		c.Evidence = append(c.Evidence, "muster did not send it: somebody else did, or the kernel for want of memory (dmesg on "+host+" tells)")
-	case e.Code == killedInShell:
-		c.Evidence = append(c.Evidence, "shells say so of a program that was killed by SIGKILL: by somebody, or by the kernel for want of memory (dmesg on "+host+" tells)")
-	}
-	switch {
-	case e.Error != "":
-		c.Class = report.ClassStart
-		exit = 127
-	case e.Signal != "":
-		c.Class = report.ClassSignal
-		exit = 128 + signalNumber(e.Signal)
-	}
-	return c, exit
 }

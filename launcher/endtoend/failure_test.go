@@ -147,7 +147,8 @@ func TestAProgramThatTheKernelCannotRunIsAFailedStart(t *testing.T) {
 		on(t, h, "sh", "-c", "printf '#!/no/such/interpreter\n' >/root/odd; chmod +x /root/odd")
 	}
 	on(t, bed.Host("host-z"), "sh", "-c", "printf '#!/bin/sh\nexec sleep 1000\n' >/root/odd")
-	u.runJob(job{command: []string{"./odd"}, hosts: []string{"host-z", "host-a"}}).exits(127).
+	u.runJob(job{command: []string{"./odd"}, hosts: []string{"host-z", "host-a"}}).exits(75).says("host-a", "/no/such/interpreter")
+	u.runJob(job{command: []string{"./odd"}, hosts: []string{"host-z", "host-a"}}, "--no-check").exits(127).
 		says("✗ rank 1 on host-a could not be started", "/root/odd", "rank 0: stopped by muster (SIGTERM)")
 }
 

@@ -150,7 +150,7 @@ func TestTheReportOfAFailureIsAsDocumented(t *testing.T) {
 	if report["outcome"] != "failed" || report["exit"] != 7.0 {
 		t.Errorf("outcome %v, exit %v", report["outcome"], report["exit"])
 	}
-	cause := checkKeys(t, report["first_cause"], "class", "message", "host", "rank", "attempt", "evidence", "numbers", "log", "tail")
+	cause := checkKeys(t, report["first_cause"], "class", "message", "host", "rank", "attempt", "evidence", "numbers", "log", "tail", "confidence", "advice")
 	if cause["class"] != "exit" || cause["host"] != "host-a" || cause["rank"] != 1.0 || cause["tail"] != "the reason\n" {
 		t.Errorf("the cause is %v", cause)
 	}

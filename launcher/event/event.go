@@ -15,20 +15,21 @@ type Kind string
 
 // Kinds of events.
 const (
-	Linked    Kind = "linked"    // a host's agent and the coordinator have met
-	Prepared  Kind = "prepared"  // a host is ready: work folder, setup, command
-	Meeting   Kind = "meeting"   // MASTER_ADDR and MASTER_PORT are chosen
-	Passed    Kind = "passed"    // an address was passed over for MASTER_ADDR, and why
-	Committed Kind = "committed" // the run now belongs to the hosts
-	Started   Kind = "started"   // a worker runs
-	Ended     Kind = "ended"     // a worker ended
-	Lost      Kind = "lost"      // a host is not heard any more
-	Stopping  Kind = "stopping"  // workers are being ended
-	Signalled Kind = "signalled" // a signal was passed on to the workers
-	Warning   Kind = "warning"
-	Found     Kind = "found"  // a check has found something; holds the finding
-	Proven    Kind = "proven" // every rank was seen on its GPU
-	Over      Kind = "over"   // nothing more will happen; holds the report
+	Linked     Kind = "linked"     // a host's agent and the coordinator have met
+	Prepared   Kind = "prepared"   // a host is ready: work folder, setup, command
+	Meeting    Kind = "meeting"    // MASTER_ADDR and MASTER_PORT are chosen
+	Passed     Kind = "passed"     // an address was passed over for MASTER_ADDR, and why
+	Committed  Kind = "committed"  // the run now belongs to the hosts
+	Started    Kind = "started"    // a worker runs
+	Ended      Kind = "ended"      // a worker ended
+	Lost       Kind = "lost"       // a host is not heard any more
+	Stopping   Kind = "stopping"   // workers are being ended
+	Restarting Kind = "restarting" // an attempt has failed and another one follows
+	Signalled  Kind = "signalled"  // a signal was passed on to the workers
+	Warning    Kind = "warning"
+	Found      Kind = "found"  // a check has found something; holds the finding
+	Proven     Kind = "proven" // every rank was seen on its GPU
+	Over       Kind = "over"   // nothing more will happen; holds the report
 )
 
 // Event is something that happened in a run.

@@ -80,6 +80,8 @@ type Ended struct {
 	// Left describes processes of the rank that had to be ended after it, or could
 	// not be.
 	Left []string `json:"left,omitempty"`
+	// Evidence is what else is known of its end; nil of one that could not be started.
+	Evidence *Evidence `json:"evidence,omitempty"`
 	// Cut is set when output was still open 2 s after the last known process was gone.
 	Cut bool `json:"cut,omitempty"`
 }

@@ -46,6 +46,9 @@ type Start struct {
 	Ranks   []RankStart   `json:"ranks"`
 	Signal  string        `json:"signal"` // that ends workers, such as "SIGTERM"
 	Grace   time.Duration `json:"grace"`  // from it to SIGKILL
+	// Checkpoints is the folder whose newest file tells of progress, relative to the work
+	// folder or below ~/; "": none.
+	Checkpoints string `json:"checkpoints,omitempty"`
 	// Watch has the host tell who holds its devices, as long as the ranks run.
 	Watch bool `json:"watch,omitempty"`
 }

@@ -126,7 +126,8 @@ func bytesWord(n uint64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<
 // Before is what a device was used for when the plan was made.
 type Before struct {
 	Device Device
-	Used   uint64       // bytes; 0 where that was not known
+	Total  uint64       // bytes; 0 where that was not known
+	Used   uint64       // the same
 	PIDs   map[int]bool // of processes that held memory of it
 }
 
@@ -138,10 +139,10 @@ func (p *Plan) Before(host int) []Before {
 			continue
 		}
 		g := p.facts[host].Devices.GPUs.GPUs[d.gpu]
-		b := Before{Device: d, Used: orZero(g.Memory.Used), PIDs: map[int]bool{}}
+		b := Before{Device: d, Total: orZero(g.Memory.Total), Used: orZero(g.Memory.Used), PIDs: map[int]bool{}}
 		if d.IsInstance() {
-			_, used, _ := instanceMemory(g, d)
-			b.Used = orZero(used)
+			total, used, _ := instanceMemory(g, d)
+			b.Total, b.Used = orZero(total), orZero(used)
 		}
 		for _, process := range onDevice(g, d) {
 			b.PIDs[process.PID] = true

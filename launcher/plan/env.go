@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/failure/restart"
 )
 
 // Meeting is what is only known when an attempt starts: how the ranks find each other.
@@ -21,6 +22,8 @@ type Meeting struct {
 	// Software is what each host was found to run with once setup was done; shorter where
 	// that is not known.
 	Software []facts.Software
+	// InForce is what restarts have changed.
+	InForce restart.InForce
 	// Environ is what each host's environment told once setup was done: see facts.Telling.
 	Environ []map[string]string
 }
@@ -114,7 +117,7 @@ func (p *Plan) given(r Rank, m Meeting) ([]Var, error) {
 	if d := r.Device; d != nil {
 		scope.GPU = &config.RankGPU{UUID: d.UUID, PCI: d.PCI, Index: d.Index}
 	}
-	vars, diags := p.job.EnvOf(r.Host, scope)
+	vars, diags := p.job.EnvUnder(m.InForce.Rules, r.Host, scope)
 	if diags.HasErrors() {
 		return nil, fmt.Errorf("env of rank %d: %w", r.Rank, diags)
 	}
@@ -145,7 +148,7 @@ func (p *Plan) contract(r Rank, m Meeting) []Var {
 		set("MASTER_PORT", m.MasterPort, "held for rank 0 on "+p.Hosts[0].Name),
 		set("TORCHELASTIC_RUN_ID", m.Run, contract),
 		set("TORCHELASTIC_RESTART_COUNT", m.Attempt, contract),
-		set("TORCHELASTIC_MAX_RESTARTS", 0, contract),
+		set("TORCHELASTIC_MAX_RESTARTS", p.maxRestarts(), contract),
 		set("TORCHELASTIC_USE_AGENT_STORE", "False", "rank 0 hosts the store itself"),
 		set("MUSTER_RUN", m.Run, "muster"),
 		set("MUSTER_LOCAL_RANK", r.Local, "muster"),

@@ -67,13 +67,34 @@ func (p *Plan) nvlinks(host int) (some, all bool) {
 	return some, all
 }
 
+// ncclSettings are the nccl block with those of the restart rules in force over it.
+func (p *Plan) ncclSettings(m Meeting) *nccl.Settings {
+	settings := p.job.NCCL
+	for _, rule := range m.InForce.Rules {
+		over := p.job.Restart.On[rule].NCCL
+		if over == nil {
+			continue
+		}
+		merged := &nccl.Settings{Values: slices.Clone(over.Values)}
+		if settings != nil {
+			for _, s := range settings.Values {
+				if _, is := over.Get(s.Attr); !is {
+					merged.Values = append(merged.Values, s)
+				}
+			}
+		}
+		settings = merged
+	}
+	return settings
+}
+
 // ncclVars are what the nccl block sets for a rank, less what env sets under any name.
 func (p *Plan) ncclVars(host int, m Meeting, given []Var) ([]Var, []nccl.Finding) {
-	version := p.ncclHost(host, m).Version
-	set, findings := p.job.NCCL.Vars(version)
+	version, settings := p.ncclHost(host, m).Version, p.ncclSettings(m)
+	set, findings := settings.Vars(version)
 	var vars []Var
 	for _, v := range set {
-		if slices.ContainsFunc(given, func(g Var) bool { return sameVariable(p.job.NCCL, g.Name, v) }) {
+		if slices.ContainsFunc(given, func(g Var) bool { return sameVariable(settings, g.Name, v) }) {
 			continue
 		}
 		vars = append(vars, Var{Name: v.Name, Value: v.Value, Source: join(v.Source, v.Note)})
@@ -110,11 +131,9 @@ func (p *Plan) derived(host int, m Meeting) []Var {
 }
 
 // allocatorVars are what the allocator block sets for a rank, with what others have set
-// merged in: it stands above env, whose values it holds.
+// merged in: it stands above env, whose values it holds. What restarts have changed wins
+// over all.
 func (p *Plan) allocatorVars(host int, m Meeting, given []Var) ([]Var, []allocator.Finding) {
-	if p.job.Allocator == nil {
-		return nil, nil
-	}
 	var below, above []allocator.Given
 	environ := p.environOf(host, m)
 	for _, name := range allocator.Names {
@@ -127,12 +146,67 @@ func (p *Plan) allocatorVars(host int, m Meeting, given []Var) ([]Var, []allocat
 			above = append(above, allocator.Given{Name: v.Name, Text: v.Value, Source: v.Source})
 		}
 	}
-	set, findings := p.job.Allocator.Vars(p.softwareOf(host, m).Torch, below, above)
+	torch := p.softwareOf(host, m).Torch
+	var set []allocator.Var
+	var findings []allocator.Finding
+	if p.job.Allocator != nil {
+		set, findings = p.job.Allocator.Vars(torch, below, above)
+	}
+	for _, over := range p.remedies(m) {
+		under := asGiven(set)
+		if len(set) == 0 {
+			under = slices.Concat(below, above)
+		}
+		more, found := over.Vars(torch, under, nil)
+		if len(more) > 0 {
+			set = more
+		}
+		findings = append(findings, found...)
+	}
 	var vars []Var
 	for _, v := range set {
 		vars = append(vars, Var{Name: v.Name, Value: v.Value, Source: v.Source})
 	}
 	return vars, findings
+}
+
+func asGiven(vars []allocator.Var) []allocator.Given {
+	var given []allocator.Given
+	for _, v := range vars {
+		given = append(given, allocator.Given{Name: v.Name, Text: v.Value, Source: v.Source})
+	}
+	return given
+}
+
+// remedies are the allocator settings of the restart rules in force, and muster's own.
+func (p *Plan) remedies(m Meeting) []*allocator.Settings {
+	var all []*allocator.Settings
+	for _, rule := range m.InForce.Rules {
+		if s := p.job.Restart.On[rule].Allocator; s != nil {
+			all = append(all, s)
+		}
+	}
+	if s := m.InForce.Remedy.Allocator(); s != nil {
+		all = append(all, s)
+	}
+	return all
+}
+
+// CommandFor is the command of an attempt: the job's, with the words that restarts append.
+func (p *Plan) CommandFor(m Meeting) []string {
+	command := p.Command
+	for _, rule := range m.InForce.Rules {
+		command = slices.Concat(command, p.job.Restart.On[rule].Args)
+	}
+	return command
+}
+
+// maxRestarts is how often a failed attempt may be followed by another.
+func (p *Plan) maxRestarts() int {
+	if p.job.Restart == nil {
+		return 0
+	}
+	return p.job.Restart.Attempts
 }
 
 // LibraryProblems says what NCCL and torch on the hosts make of their settings: of the
@@ -163,7 +237,7 @@ func (p *Plan) LibraryProblems(m Meeting) []Problem {
 			all[i].Host, all[i].Message = names[0], names[0]+": "+problem.Message
 		}
 	}
-	return all
+	return p.wanted(all)
 }
 
 // shownNames is how many hosts are named in a sentence.
@@ -176,6 +250,9 @@ func someNames(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+// ofVersion are findings that hang on the version of torch.
+var ofVersion = []string{allocator.CodeNoVersion, allocator.CodeVersion, allocator.CodeFractionOff}
+
 func (p *Plan) libraryProblemsOf(host int, m Meeting) []Problem {
 	rank := p.Ranks[p.Hosts[host].FirstRank]
 	given, err := p.given(rank, m)
@@ -184,7 +261,11 @@ func (p *Plan) libraryProblemsOf(host int, m Meeting) []Problem {
 	}
 	_, allocatorFindings := p.allocatorVars(host, m, given)
 	var problems []Problem
+	looked := p.facts[host].Software != nil || host < len(m.Software)
 	for _, f := range allocatorFindings {
+		if !looked && slices.Contains(ofVersion, f.Code) {
+			continue // which torch there is turns out once setup has run
+		}
 		problems = append(problems, Problem{Code: f.Code, Message: f.Message})
 	}
 	if p.Backend != "nccl" {

@@ -107,8 +107,14 @@ func Make(job *config.Job, hosts []facts.Host) (*Plan, []Problem) {
 	}
 	p.Warnings = append(p.Warnings, p.LibraryProblems(Meeting{})...)
 	p.Warnings = append(p.Warnings, logouts(job, hosts)...)
+	p.Warnings = p.wanted(p.Warnings)
 	p.Notes = append(p.Notes, p.bufferNote()...)
 	return p, nil
+}
+
+// wanted are problems without those that the job file wants not to be told.
+func (p *Plan) wanted(problems []Problem) []Problem {
+	return slices.DeleteFunc(problems, func(problem Problem) bool { return slices.Contains(p.job.Check.Ignore, problem.Code) })
 }
 
 // backend is the job's, or what suits the devices.

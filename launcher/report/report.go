@@ -107,7 +107,12 @@ type Cause struct {
 	Evidence []string           `json:"evidence"`
 	Numbers  map[string]float64 `json:"numbers"`
 	Log      string             `json:"log,omitempty"`
-	Tail     string             `json:"tail,omitempty"` // the last lines of its output; bytes that are no UTF-8 replaced
+	// Confidence says how sure that is: "certain", "likely" or "guess"; empty where there is
+	// nothing to doubt.
+	Confidence string   `json:"confidence,omitempty"`
+	Notes      []string `json:"notes,omitempty"`  // good to know, and no reason
+	Advice     []string `json:"advice,omitempty"` // what the user can change, the best and least costly first
+	Tail       string   `json:"tail,omitempty"`   // the last lines of its output; bytes that are no UTF-8 replaced
 }
 
 // Attempt is one start of all workers.
@@ -117,6 +122,7 @@ type Attempt struct {
 	Ended   float64 `json:"ended"`
 	Outcome string  `json:"outcome"`
 	Class   string  `json:"class,omitempty"`
+	Message string  `json:"message,omitempty"` // why it failed
 	// Decision is what was done after it, and Reason why.
 	Decision string            `json:"decision,omitempty"`
 	Reason   string            `json:"reason,omitempty"`

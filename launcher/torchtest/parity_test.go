@@ -34,6 +34,7 @@ var mayDiffer = map[string]string{
 	"TORCHELASTIC_USE_AGENT_STORE":   "torchrun's agent hosts the workers' store, with muster rank 0 does",
 	"TORCHELASTIC_SIGNALS_TO_HANDLE": "torchrun tells its agent what to catch, and workers happen to inherit it",
 	"PYTHONUNBUFFERED":               "muster starts the command as it stands; torchrun starts python -u",
+	"CUDA_VISIBLE_DEVICES":           "the job asks for no device, and gets none to see",
 	"MUSTER_RUN":                     "muster's own",
 	"MUSTER_LOCAL_RANK":              "muster's own",
 	"SSH_CONNECTION":                 "belongs to the login that the launcher was started from, not to the workers",

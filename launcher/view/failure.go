@@ -23,26 +23,76 @@ func failureScreen(st *stream, r *report.Report) []byte {
 		mark = "■ "
 	}
 	fmt.Fprintf(&b, "\n%s\n", st.paint("1;31", mark+strings.ReplaceAll(c.Message, "\n", "\n  ")))
-	for _, line := range c.Evidence {
-		fmt.Fprintf(&b, "  %s\n", line)
-	}
 	if line := deviceLine(r); line != "" {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
 	if tail := lastOf([]byte(c.Tail), tailLines); len(tail) > 0 {
 		fmt.Fprintf(&b, "  its last lines:\n%s", indent(tail, "    "))
 	}
+	b.WriteString(why(c))
 	if strings.Contains(c.Tail, duplicateGPU) {
 		b.WriteString(deviceTable(r))
-	}
-	if c.Log != "" {
-		fmt.Fprintf(&b, "  all of its output: %s:%s\n", c.Host, c.Log)
 	}
 	if line := consequences(r); line != "" {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
+	b.WriteString(advice(c))
+	if c.Log != "" {
+		fmt.Fprintf(&b, "  all of its output: %s:%s\n", c.Host, c.Log)
+	}
 	fmt.Fprintf(&b, "  run %s, exit status %d\n", r.Run, r.Exit)
 	return b.Bytes()
+}
+
+// why is the class of a failure with what speaks for it, and the figures of one that is
+// about memory.
+func why(c *report.Cause) string {
+	var b strings.Builder
+	if len(c.Evidence) > 0 {
+		sure := ""
+		if c.Confidence != "" && c.Confidence != "certain" {
+			sure = ", " + map[string]string{"likely": "likely", "guess": "a guess"}[c.Confidence]
+		}
+		fmt.Fprintf(&b, "  why (%s%s):\n", c.Class, sure)
+		for _, line := range c.Evidence {
+			fmt.Fprintf(&b, "    %s\n", clean([]byte(line)))
+		}
+	}
+	if line := memoryLine(c.Numbers); line != "" {
+		fmt.Fprintf(&b, "  memory: %s\n", line)
+	}
+	for _, note := range c.Notes {
+		fmt.Fprintf(&b, "  note: %s\n", clean([]byte(note)))
+	}
+	return b.String()
+}
+
+// memoryFigures are numbers of a cause that say where GPU memory was, in the order in
+// which they explain each other.
+var memoryFigures = []struct{ name, words string }{
+	{"requested", "asked for"}, {"allocated", "in tensors"}, {"reserved", "held by torch"}, {"unallocated", "of that unused"},
+	{"self", "held by the process"}, {"other_processes", "held by others"}, {"free", "free"}, {"device_used", "of the device in use"},
+	{"total", "in all"}, {"device_total", "in all by NVML"},
+}
+
+func memoryLine(numbers map[string]float64) string {
+	if numbers["requested"] == 0 && numbers["allocated"] == 0 {
+		return ""
+	}
+	var parts []string
+	for _, f := range memoryFigures {
+		if n, known := numbers[f.name]; known {
+			parts = append(parts, fmt.Sprintf("%.2f GiB %s", n/(1<<30), f.words))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func advice(c *report.Cause) string {
+	if len(c.Advice) == 0 {
+		return ""
+	}
+	return "  what you can change: " + strings.Join(c.Advice, "; ") + "\n"
 }
 
 // duplicateGPU is what NCCL says of two ranks on one GPU.

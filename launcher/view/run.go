@@ -112,6 +112,9 @@ func (r *Run) Event(e event.Event) {
 		r.screen.Status("")
 	case event.Found:
 		r.found(e.Finding)
+	case event.Restarting:
+		r.endCountdown()
+		r.Say(r.screen.err.paint("33", "attempt failed: ") + e.Message)
 	case event.Proven:
 		r.Say(e.Message)
 	case event.Warning, event.Lost:

@@ -151,8 +151,8 @@ func TestTheFailureScreenSaysFirstWhatCameFirst(t *testing.T) {
   its last lines:
     Traceback
     ^[[2JValueError: boom
-  all of its output: gpu1:/state/rank-1.log
   rank 0: stopped by muster (SIGTERM); rank 2: ended with status 1 afterwards; rank 3: stopped by muster (SIGKILL)
+  all of its output: gpu1:/state/rank-1.log
   run j-abc, exit status 3`
 	if got != want {
 		t.Errorf("screen:\n%s\nwant:\n%s", got, want)

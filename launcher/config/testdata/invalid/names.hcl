@@ -7,7 +7,7 @@ job "names" {                 # want: Missing required argument
   env {                       # want: Unsupported block type
     A = 1
   }
-  restart {                   # want: Unsupported block type
+  rollback {                  # want: Unsupported block type
     attempts = 3
   }
   mode = "independent"        # want: Unsupported argument

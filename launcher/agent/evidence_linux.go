@@ -1,0 +1,180 @@
+package agent
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/muster-dev/muster/launcher/hostfs"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/ranklog"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// How much of what a worker has written goes along with the news of its end.
+const (
+	stderrKept    = 48 << 10
+	stdoutKept    = 16 << 10
+	errorFileKept = 64 << 10
+	// endedWellKept is that of one that ended well: enough to see what it survived.
+	endedWellKept = 4 << 10
+	kernelLines   = 64
+)
+
+// scenery is what a host looked like when an attempt began: what counts is how it changes.
+type scenery struct {
+	counters    oomCounters
+	kernel      *kernelLog
+	wall        time.Time // that files are compared with
+	checkpoints string    // folder; "": none
+}
+
+func newScenery(checkpoints string) scenery {
+	return scenery{readCounters(""), openKernelLog("/dev/kmsg"), time.Now(), checkpoints}
+}
+
+// mostCheckpointFiles bounds a look through a checkpoint folder, which may lie on a slow file system.
+const mostCheckpointFiles = 20_000
+
+// newestAfter is how many seconds after a moment the newest file below a folder was
+// written; 0 where none was.
+func newestAfter(folder string, since time.Time) float64 {
+	if folder == "" {
+		return 0
+	}
+	newest, seen := 0.0, 0
+	_ = filepath.WalkDir(folder, func(_ string, entry fs.DirEntry, err error) error {
+		if seen++; seen > mostCheckpointFiles {
+			return fs.SkipAll
+		}
+		if err != nil || entry.IsDir() {
+			return nil // what cannot be read tells nothing
+		}
+		if info, err := entry.Info(); err == nil {
+			newest = max(newest, info.ModTime().Sub(since).Seconds())
+		}
+		return nil
+	})
+	return newest
+}
+
+// checkpointFolder is where an attempt's checkpoints are.
+func (a *agent) checkpointFolder(path string) string {
+	switch {
+	case path == "" || filepath.IsAbs(path):
+		return path
+	case strings.HasPrefix(path, "~/"):
+		return filepath.Join(a.facts.Home, path[2:])
+	}
+	return filepath.Join(a.workdir, path)
+}
+
+func (s *scenery) end() { s.kernel.close() }
+
+// evidence gathers what is to be known of a worker that has ended.
+func (a *agent) evidence(w *worker, e *orders.Ended) *orders.Evidence {
+	out, err := stdoutKept, stderrKept
+	if e.Code == 0 && e.Signal == "" {
+		out, err = endedWellKept, endedWellKept
+	}
+	found := &orders.Evidence{PIDs: []int{w.child.ID.PID}, Age: rendezvous.Now().Sub(w.began).Seconds()}
+	found.Stdout, _ = ranklog.Tail(w.log.Path(), ranklog.Stdout, out)
+	found.Stderr, _ = ranklog.Tail(w.log.Path(), ranklog.Stderr, err)
+	if e.Code == 0 && e.Signal == "" {
+		return found
+	}
+	found.ErrorFile = firstOf(filepath.Join(filepath.Dir(w.log.Path()), fmt.Sprintf("rank-%d.error.json", w.rank)), errorFileKept)
+	found.Checkpoint = newestAfter(a.scene.checkpoints, a.scene.wall)
+	found.Cgroup = a.scene.counters.path
+	after := readCounters("")
+	found.OOM = orders.OOM{
+		CgroupBefore: a.scene.counters.cgroup, CgroupAfter: after.cgroup,
+		HostBefore: a.scene.counters.host, HostAfter: after.host,
+		Limit: after.limit, Peak: after.peak, Available: after.available,
+	}
+	found.Kernel = a.scene.kernel.lines()
+	found.Shm, found.Disk = spaceOf("/dev/shm"), spaceOf(a.stateDir)
+	return found
+}
+
+// firstOf reads the beginning of a file, nil where there is none.
+func firstOf(path string, most int) []byte {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	return text[:min(len(text), most)]
+}
+
+func spaceOf(path string) *orders.Space {
+	var s unix.Statfs_t
+	if unix.Statfs(path, &s) != nil {
+		return nil
+	}
+	return &orders.Space{Path: path, Total: s.Blocks * uint64(s.Bsize), Free: s.Bavail * uint64(s.Bsize)}
+}
+
+// oomCounters are the kernel's counters of processes that it killed for want of memory.
+type oomCounters struct {
+	path         string  // of the cgroup
+	cgroup, host *uint64 // kills
+	limit, peak  uint64
+	available    uint64
+}
+
+// readCounters reads /proc/vmstat (oom_kill, since Linux 4.13), /proc/meminfo, and of this
+// process's own cgroup memory.events, memory.max and memory.peak (cgroup v2), or
+// memory.oom_control, memory.limit_in_bytes and memory.max_usage_in_bytes (v1).
+func readCounters(root hostfs.Root) oomCounters {
+	c := oomCounters{host: counterIn(root.Read("/proc/vmstat"), "oom_kill")}
+	if kib := counterIn(strings.ReplaceAll(root.Read("/proc/meminfo"), ":", ""), "MemAvailable"); kib != nil {
+		c.available = *kib << 10
+	}
+	for line := range strings.Lines(root.Read("/proc/self/cgroup")) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		switch {
+		case len(parts) != 3:
+		case parts[1] == "":
+			c.readCgroup(root, parts[2], "/sys/fs/cgroup"+parts[2], "memory.events", "memory.max", "memory.peak")
+		case parts[1] == "memory":
+			c.readCgroup(root, parts[2], "/sys/fs/cgroup/memory"+parts[2], "memory.oom_control", "memory.limit_in_bytes", "memory.max_usage_in_bytes")
+		}
+	}
+	return c
+}
+
+// unlimited is from where on a limit of cgroup v1 means none: it has the largest number of
+// pages there.
+const unlimited = 1 << 60
+
+func (c *oomCounters) readCgroup(root hostfs.Root, path, dir, events, limit, peak string) {
+	kills := counterIn(root.Read(dir+"/"+events), "oom_kill")
+	if kills == nil {
+		return
+	}
+	c.path, c.cgroup = path, kills
+	if n, err := strconv.ParseUint(root.Read(dir+"/"+limit), 10, 64); err == nil && n < unlimited {
+		c.limit = n
+	}
+	c.peak, _ = strconv.ParseUint(root.Read(dir+"/"+peak), 10, 64)
+}
+
+// counterIn finds the number behind a name at the beginning of a line.
+func counterIn(text, name string) *uint64 {
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 || fields[0] != name {
+			continue
+		}
+		if n, err := strconv.ParseUint(fields[1], 10, 64); err == nil {
+			return &n
+		}
+	}
+	return nil
+}

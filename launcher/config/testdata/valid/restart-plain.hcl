@@ -1,0 +1,6 @@
+job "restart-plain" {
+  command = ["python", "train.py"]
+  hosts "local" {}
+  restart {}
+  progress {}
+}

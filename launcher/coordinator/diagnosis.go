@@ -1,0 +1,177 @@
+package coordinator
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/failure"
+	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/failure/progress"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// diagnose finds what ended the attempt first; ok is false where nothing failed.
+func (b *brain) diagnose() (found failure.Found, ok bool) {
+	var all []failure.RankEvidence
+	for rank, r := range b.ranks {
+		if r.ended != nil {
+			all = append(all, b.evidenceOf(rank, r))
+		}
+	}
+	var events []failure.Event
+	if b.lost != nil {
+		event := failure.Event{Class: b.lost.Class, Message: b.lost.Message, Host: b.lost.Host, Rank: failure.NoRank, At: b.since(b.lostAt), Evidence: b.lost.Evidence}
+		if b.lost.Rank != nil {
+			event.Rank = *b.lost.Rank
+		}
+		events = append(events, event)
+	}
+	return failure.First(all, events)
+}
+
+// since is how long an instant is after the beginning of the attempt, in seconds.
+func (b *brain) since(at rendezvous.Instant) float64 {
+	if at == 0 || b.begun == 0 {
+		return 0
+	}
+	return at.Sub(b.begun).Seconds()
+}
+
+func (b *brain) evidenceOf(rank int, r *rankState) failure.RankEvidence {
+	e := r.ended
+	found := failure.RankEvidence{Rank: rank, Host: b.hosts[r.host].name, Evidence: failure.Evidence{
+		Code: e.Code, Signal: e.Signal, Sent: e.Sent, At: b.since(r.at),
+	}}
+	if e.Code == 0 && e.Signal == "" {
+		found.Start = e.Error
+	}
+	seen := e.Evidence
+	if seen == nil {
+		found.Stderr = e.Tail
+		return found
+	}
+	found.Stdout, found.Stderr, found.ErrorFile, found.Age = seen.Stdout, seen.Stderr, seen.ErrorFile, seen.Age
+	found.PIDs, found.Cgroup, found.Kernel = seen.PIDs, seen.Cgroup, seen.Kernel
+	found.Memory = &failure.Memory{
+		CgroupBefore: seen.OOM.CgroupBefore, CgroupAfter: seen.OOM.CgroupAfter, HostBefore: seen.OOM.HostBefore, HostAfter: seen.OOM.HostAfter,
+		Limit: seen.OOM.Limit, Peak: seen.OOM.Peak, Available: seen.OOM.Available,
+	}
+	found.Shm, found.Disk = space(seen.Shm), space(seen.Disk)
+	found.GPUs = b.devicesOf(rank, r.host)
+	found.Steps = stepsIn(seen, b.job.Progress.Pattern)
+	return found
+}
+
+func space(s *orders.Space) *failure.Space {
+	if s == nil {
+		return nil
+	}
+	return &failure.Space{Path: s.Path, Total: s.Total, Free: s.Free}
+}
+
+// devicesOf are the devices of a rank's host, as they were last seen while it ran.
+func (b *brain) devicesOf(rank, host int) []failure.GPU {
+	var all []failure.GPU
+	for i, before := range b.plan.Before(host) {
+		d := before.Device
+		g := failure.GPU{Index: d.Index, Seen: b.seenAs(rank, host, i), UUID: d.UUID, PCI: d.PCI}
+		for _, r := range b.plan.Ranks[b.plan.Hosts[host].FirstRank : b.plan.Hosts[host].FirstRank+b.plan.Hosts[host].Ranks] {
+			if r.Device != nil && r.Device.UUID == d.UUID {
+				g.Ranks++
+				g.Mine = g.Mine || r.Rank == rank
+			}
+		}
+		if b.watch != nil && b.watch.last[host] != nil {
+			g.Before = useOf(d.UUID, before, b.watch.last[host].sight, rank)
+		}
+		all = append(all, g)
+	}
+	return all
+}
+
+// seenAs is the number by which a rank calls the device at a place of its host's list; -1
+// where it does not see it.
+func (b *brain) seenAs(rank, host, at int) int {
+	if b.plan.Hosts[host].Visibility == "host" {
+		return at
+	}
+	if d := b.plan.Ranks[rank].Device; d != nil && at < len(b.plan.Hosts[host].Devices) && d.UUID == b.plan.Before(host)[at].Device.UUID {
+		return 0
+	}
+	return -1
+}
+
+func useOf(uuid string, before plan.Before, s *orders.Sight, rank int) *failure.Use {
+	used, known := s.Used[uuid]
+	if !known {
+		return nil
+	}
+	use := &failure.Use{Total: before.Total, Used: used}
+	for _, h := range s.Held {
+		if h.UUID != uuid {
+			continue
+		}
+		p := failure.Process{PID: h.PID, Rank: h.Rank, Own: h.Rank == rank, User: h.User, Name: h.Command}
+		if h.Rank == orders.Nobodys {
+			p.Rank = failure.Foreign
+		}
+		if h.Bytes != nil {
+			p.Bytes = *h.Bytes
+		}
+		use.Processes = append(use.Processes, p)
+	}
+	return use
+}
+
+// stepsIn reads from the end of a worker's output how far it was.
+func stepsIn(e *orders.Evidence, pattern progress.Pattern) *failure.Steps {
+	counter := progress.NewCounter(pattern)
+	for _, text := range [][]byte{e.Stdout, e.Stderr} {
+		for line := range strings.Lines(string(text)) {
+			counter.Line(strings.TrimRight(line, "\r\n"))
+		}
+	}
+	if !counter.Furthest().Known() && e.Checkpoint == 0 {
+		return nil
+	}
+	return &failure.Steps{First: counter.First(), Furthest: counter.Furthest(), At: e.Age, Checkpoint: e.Checkpoint}
+}
+
+// causeOf words what came first for the report, and says which exit status it asks for.
+func (b *brain) causeOf(found failure.Found) (*report.Cause, int) {
+	v := found.Verdict
+	kind, _ := class.Find(v.Class)
+	c := &report.Cause{
+		Class: v.Class, Message: v.Message, Host: found.Host, Attempt: b.attempt, Confidence: v.Confidence,
+		Evidence: v.Evidence, Numbers: v.Numbers, Notes: v.Notes, Advice: kind.Advice,
+	}
+	if found.Rank == failure.NoRank {
+		return c, lossExit(v.Class)
+	}
+	r := b.ranks[found.Rank]
+	rank := found.Rank
+	c.Rank, c.Log = &rank, r.log
+	if r.ended == nil || b.lost != nil && v.Class == b.lost.Class { // muster has ended the attempt because of it
+		return c, lossExit(v.Class)
+	}
+	c.Tail = text(r.ended.Tail)
+	c.Message = fmt.Sprintf("rank %d on %s %s", rank, found.Host, howEnded(r.ended))
+	if v.Class != class.Exit && v.Class != class.Start { // of which that says all
+		c.Message += ": " + v.Message
+	}
+	return c, workerExit(r.ended)
+}
+
+// workerExit is the exit status that a worker's end makes the run's.
+func workerExit(e *orders.Ended) int {
+	switch {
+	case e.Error != "" && e.Code == 0 && e.Signal == "":
+		return 127
+	case e.Signal != "":
+		return 128 + signalNumber(e.Signal)
+	}
+	return e.Code
+}

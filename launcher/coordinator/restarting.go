@@ -1,0 +1,104 @@
+package coordinator
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/failure"
+	"github.com/muster-dev/muster/launcher/failure/restart"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// trials are the attempts of a run so far, as far as they decide about another one.
+type trials struct {
+	past     []restart.Past
+	inForce  restart.InForce
+	decision *restart.Decision  // about the attempt that has ended; nil: nothing was decided
+	cause    *report.Cause      // of that attempt
+	next     rendezvous.Instant // when the next attempt may begin
+}
+
+// decide says whether an attempt that has failed is followed by another. What the user
+// wanted, and what muster's own fault was, is not.
+func (b *brain) decide() bool {
+	b.trials.decision = nil
+	if b.stop != nil || b.job.Restart == nil || b.lost != nil && b.lost.Class == report.ClassInternal || len(b.refusals) > 0 {
+		return false
+	}
+	found, ok := b.diagnose()
+	if !ok {
+		return false
+	}
+	failed := b.pastOf(found)
+	history := restart.History{Past: b.trials.past, Failed: failed, InForce: b.trials.inForce, Host: found.Host, Torch: b.hosts[0].software.Torch}
+	if a := b.job.Allocator; a != nil {
+		history.Expandable, history.MaxSplit = a.ExpandableSegments != nil, a.MaxSplitSize != nil
+	}
+	d := restart.Decide(history, found.Verdict, b.job.Restart.Rules(), b.now.Sub(0).Seconds())
+	b.trials.decision = &d
+	b.trials.cause, _ = b.causeOf(found)
+	if d.Restart {
+		failed.Rule = d.Rule
+		b.trials.past = append(b.trials.past, failed)
+		b.trials.inForce = d.InForce
+		b.trials.next = b.now.Add(time.Duration(d.After * float64(time.Second)))
+	}
+	return d.Restart
+}
+
+// pastOf is the ended attempt as decisions are made of it. Times are those of the
+// coordinator's boot clock.
+func (b *brain) pastOf(found failure.Found) restart.Past {
+	p := restart.Past{
+		Began: b.begun.Sub(0).Seconds(), Ended: b.done.Sub(0).Seconds(), Class: found.Verdict.Class, Rule: restart.Unset,
+		// Hosts, arguments and environment are those of the job but for what is in force.
+		Situation: fmt.Sprintf("%v %s", b.trials.inForce.Rules, b.trials.inForce.Remedy),
+	}
+	if found.Rank != failure.NoRank && b.ranks[found.Rank].ended != nil {
+		evidence := b.evidenceOf(found.Rank, b.ranks[found.Rank])
+		p.Signature, p.Steps = failure.Signature(found.Verdict, evidence.Evidence), evidence.Steps
+	} else {
+		p.Signature = failure.Signature(found.Verdict, failure.Evidence{})
+	}
+	return p
+}
+
+// restartAfterFailure puts the failed attempt away and makes for the next one.
+func (b *brain) restartAfterFailure() {
+	d := b.trials.decision
+	b.putAway(report.Attempt{Class: b.trials.cause.Class, Decision: "restart", Reason: d.Reason, Changes: changesOf(d), Message: b.trials.cause.Message})
+	wait := ""
+	if d.After >= 1 {
+		wait = fmt.Sprintf(" in %v", time.Duration(d.After*float64(time.Second)).Round(time.Second))
+	}
+	b.say(event.Event{Kind: event.Restarting, Host: b.trials.cause.Host, Rank: b.trials.cause.Rank,
+		Message: fmt.Sprintf("%s (%s); starting again%s: %s", b.trials.cause.Message, b.trials.cause.Class, wait, d.Reason)})
+	if d.WaitMemory > 0 && b.empty != nil {
+		b.empty.patience = time.Duration(d.WaitMemory * float64(time.Second))
+	}
+}
+
+func changesOf(d *restart.Decision) map[string]string {
+	changes := map[string]string{"MASTER_PORT": "another"}
+	for name, value := range d.Changes {
+		changes[name] = value
+	}
+	return changes
+}
+
+// putAway keeps the ended attempt for the report and takes a port for the next.
+func (b *brain) putAway(a report.Attempt) {
+	a.Attempt, a.Started, a.Ended, a.Outcome = b.attempt, b.wall(b.begun), b.wall(b.done), report.Failed
+	b.past = append(b.past, a)
+	for _, r := range b.ranks {
+		*r = rankState{host: r.host, past: append(r.past, b.endsOf(r)...)}
+	}
+	b.attempt++
+	b.again, b.port, b.phase = "", 0, restarting
+	b.lost, b.earlySaid, b.noticed = nil, false, 0
+	b.beginEmptying()
+	b.send(0, orders.Order{HoldPort: &orders.HoldPort{Attempt: b.attempt, First: b.firstPort, Last: b.lastPort}})
+}

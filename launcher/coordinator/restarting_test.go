@@ -1,0 +1,126 @@
+package coordinator
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/report"
+)
+
+// begun is a drill of a job whose workers run.
+func begun(t *testing.T, more string) *drill {
+	t.Helper()
+	d := newDrillOf(t, more)
+	for host := range 3 {
+		d.join(host)
+		d.ready(host)
+	}
+	d.news(0, orders.News{PortHeld: &orders.PortHeld{Port: 20000}})
+	return d
+}
+
+// failAll has rank 1 fail and the others stopped.
+func (d *drill) failAll(attempt int, e orders.Ended) {
+	e.Attempt = attempt
+	d.ended(1, e)
+	for _, rank := range []int{0, 2, 3, 4, 5} {
+		d.ended(rank, orders.Ended{Attempt: attempt, Signal: "SIGTERM", Sent: "SIGTERM"})
+	}
+}
+
+func (d *drill) starts() (attempts []int, last *orders.Start) {
+	for _, a := range d.all {
+		if a.send != nil && a.send.order.Start != nil {
+			attempts, last = append(attempts, a.send.order.Start.Attempt), a.send.order.Start
+		}
+	}
+	return attempts, last
+}
+
+const crash = "SIGSEGV"
+
+func TestAFailedAttemptIsFollowedByAnotherOnTheSameHosts(t *testing.T) {
+	d := begun(t, "restart {\n attempts = 2\n backoff = \"0s\"\n on \"crash\" {\n env = { SMALL = rank.global }\n args = [\"--slow\"]\n }\n}")
+	d.failAll(0, orders.Ended{Signal: crash})
+	if d.b.phase != restarting || d.b.attempt != 1 {
+		t.Fatalf("phase %v, attempt %d", d.b.phase, d.b.attempt)
+	}
+	d.news(0, orders.News{PortHeld: &orders.PortHeld{Attempt: 1, Port: 20001}})
+	d.tick(time.Second, 0, 1, 2)
+	attempts, last := d.starts()
+	if len(attempts) != 6 || attempts[5] != 1 {
+		t.Fatalf("starts of attempts %v", attempts)
+	}
+	for _, r := range last.Ranks {
+		if r.Env["TORCHELASTIC_RESTART_COUNT"] != "1" || r.Env["TORCHELASTIC_MAX_RESTARTS"] != "2" || r.Env["MASTER_PORT"] != "20001" || r.Env["SMALL"] == "" {
+			t.Errorf("rank %d: %v", r.Rank, r.Env)
+		}
+	}
+	if got := strings.Join(last.Command, " "); got != "true --slow" {
+		t.Errorf("command %q", got)
+	}
+	// What an earlier attempt still says does not count.
+	d.ended(2, orders.Ended{Attempt: 0, Code: 1})
+	if d.b.ranks[2].ended != nil {
+		t.Error("an end of attempt 0 was taken for one of attempt 1")
+	}
+	for rank := range 6 {
+		d.ended(rank, orders.Ended{Attempt: 1})
+	}
+	r := d.end(0, 1, 2)
+	if r.Outcome != report.OK || len(r.Attempts) != 2 || r.Attempts[0].Decision != "restart" || r.Attempts[0].Changes["args"] != "--slow" {
+		t.Errorf("report %+v", r)
+	}
+}
+
+func TestTheBudgetEndsAndTheReasonIsSaid(t *testing.T) {
+	d := begun(t, "restart {\n attempts = 1\n backoff = \"0s\"\n on \"crash\" {\n env = { SMALL = 1 }\n }\n on \"crash\" {\n env = { SMALL = 2 }\n }\n}")
+	d.failAll(0, orders.Ended{Signal: crash})
+	d.news(0, orders.News{PortHeld: &orders.PortHeld{Attempt: 1, Port: 20001}})
+	d.tick(time.Second, 0, 1, 2)
+	d.failAll(1, orders.Ended{Signal: "SIGBUS"})
+	if d.b.phase != wrapping {
+		t.Fatalf("phase %v", d.b.phase)
+	}
+	r := d.end(0, 1, 2)
+	if last := r.Attempts[len(r.Attempts)-1]; r.Exit != 128+7 || last.Decision != "end" || !strings.Contains(last.Reason, "1") {
+		t.Errorf("exit %d, the last attempt %+v", r.Exit, last)
+	}
+}
+
+func TestNothingIsRestartedThatTheUserHasStopped(t *testing.T) {
+	d := begun(t, "restart {\n attempts = 5\n backoff = \"0s\"\n}")
+	d.b.stopRequested(stopRequest{exit: 130, reason: "Ctrl-C"})
+	d.take()
+	d.failAll(0, orders.Ended{Signal: crash})
+	if d.b.phase != wrapping {
+		t.Errorf("phase %v", d.b.phase)
+	}
+}
+
+func TestTheOneWithTheReasonIsWaitedFor(t *testing.T) {
+	d := begun(t, "")
+	d.ended(0, orders.Ended{Code: 1, Evidence: &orders.Evidence{Stderr: []byte("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:1\n")}})
+	if d.b.phase != running {
+		t.Fatalf("phase %v: the others were stopped at once", d.b.phase)
+	}
+	d.tick(time.Second, 0, 1, 2)
+	d.ended(3, orders.Ended{Code: 1, Evidence: &orders.Evidence{Stderr: []byte("ValueError: bad shape\n")}})
+	if d.b.phase != stopping {
+		t.Fatalf("phase %v", d.b.phase)
+	}
+	for _, rank := range []int{1, 2, 4, 5} {
+		d.ended(rank, orders.Ended{Signal: "SIGTERM", Sent: "SIGTERM"})
+	}
+	if r := d.end(0, 1, 2); r.FirstCause.Rank == nil || *r.FirstCause.Rank != 3 {
+		t.Errorf("cause %+v", r.FirstCause)
+	}
+	alone := begun(t, "")
+	alone.ended(0, orders.Ended{Code: 1, Evidence: &orders.Evidence{Stderr: []byte("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:1\n")}})
+	alone.tick(3*time.Second, 0, 1, 2)
+	if alone.b.phase != stopping {
+		t.Error("nobody comes forward, and the others run on")
+	}
+}

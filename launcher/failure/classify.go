@@ -1,0 +1,160 @@
+package failure
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/failure/class"
+)
+
+// Classify says why a worker ended.
+func Classify(e Evidence) Verdict {
+	v := e.classify()
+	e.addFacts(&v)
+	if v.Message == "" {
+		c, _ := class.Find(v.Class)
+		v.Message = c.Meaning
+	}
+	v.Evidence = slices.Compact(v.Evidence)
+	return v
+}
+
+func (e Evidence) classify() Verdict {
+	switch {
+	case e.Start != "":
+		return e.notStarted()
+	case e.ended():
+		return e.good()
+	}
+	words, found := listen(e)
+	v := e.ofWords(words, found)
+	for _, h := range words.survived {
+		v.note(fmt.Sprintf("it had also said %q (%s); %s", h.verdict.Said, h.verdict.Class, h.survived))
+	}
+	return v
+}
+
+// ofWords weighs what a worker wrote against how it ended and what its host saw.
+func (e Evidence) ofWords(words told, found bool) Verdict {
+	if v, sick := e.hardware(); sick && (!found || words.kind != cause || v.Class == words.verdict.Class || e.ofHost(v)) {
+		return v
+	}
+	if e.Sent != "" && (!found || words.kind != cause || words.verdict.saysStopped()) {
+		return e.stopped()
+	}
+	if v, ok := e.killed(words, found); ok {
+		return v
+	}
+	if !found {
+		v := e.status()
+		if n := len(words.survived); n > 0 && v.Class == class.Exit {
+			last := words.survived[n-1]
+			v = last.verdict
+			v.Confidence = Guess
+			v.evidence(fmt.Sprintf("it says %q, and nothing later says why it ended", last.verdict.Said))
+			e.weigh(&v)
+		}
+		return v
+	}
+	v := words.verdict
+	v.After = e.Sent
+	v.Consequence = v.Consequence || e.Sent != "" && v.Class == class.UserError
+	e.weigh(&v)
+	return v
+}
+
+// saysStopped is whether an exception is what a handler makes of a signal.
+func (v Verdict) saysStopped() bool {
+	return v.Class == class.UserError && (strings.Contains(v.Said, "SIGTERM") || strings.Contains(strings.ToLower(v.Said), "signal 15"))
+}
+
+// notStarted: there was no worker.
+func (e Evidence) notStarted() Verdict {
+	v := of(class.Start, Certain)
+	v.Message = "the program could not be started: " + e.Start
+	v.evidence("its host says: " + e.Start)
+	return v
+}
+
+// good: the worker ended with 0. What it wrote of memory may still be worth knowing.
+func (e Evidence) good() Verdict {
+	v := of(class.None, Certain)
+	v.Message = "it ended well"
+	if e.Sent != "" {
+		v.Message += " after muster had sent " + e.Sent
+		v.Consequence = true
+	}
+	for _, text := range [][]byte{e.Stderr, e.Stdout} {
+		if t, found := hear(text, ""); found && strings.HasPrefix(t.verdict.Class, "oom.") {
+			v.note(fmt.Sprintf("it ended with status 0 although it had said %q (%s)", t.verdict.Said, t.verdict.Class))
+			keepNumbers(&v, t.verdict)
+		} else if n := len(t.survived); n > 0 {
+			v.note(fmt.Sprintf("it had said %q (%s) and gone on", t.survived[n-1].verdict.Said, t.survived[n-1].verdict.Class))
+			keepNumbers(&v, t.survived[n-1].verdict)
+		}
+	}
+	return v
+}
+
+func keepNumbers(v *Verdict, from Verdict) {
+	for name, n := range from.Numbers {
+		if _, known := v.Numbers[name]; !known {
+			v.Numbers[name] = n
+		}
+	}
+}
+
+// stopped: muster had sent a signal, and nothing says that the worker had failed before.
+func (e Evidence) stopped() Verdict {
+	v := of(class.Stopped, Certain)
+	v.Message = "it was stopped by muster (" + e.Sent + ")"
+	v.evidence("muster had sent " + e.Sent)
+	return v
+}
+
+// weigh adds to what a worker wrote what its host saw, which may say better.
+func (e Evidence) weigh(v *Verdict) {
+	switch {
+	case v.Class == class.OOMHost:
+		e.weighHostMemory(v)
+	case v.Class == class.OOMShm, v.Class == class.CrashBus:
+		v.evidence(e.Shm.words())
+	case v.Class == class.DiskFull:
+		v.evidence(e.Disk.words())
+	case strings.HasPrefix(v.Class, "oom."):
+		e.weighGPUMemory(v)
+	}
+}
+
+// addFacts puts numbers beside the verdict that are good to have whatever the class.
+func (e Evidence) addFacts(v *Verdict) {
+	if s := e.Shm; s != nil && (v.Class == class.OOMShm || v.Class == class.CrashBus) {
+		v.Numbers[NumShmTotal], v.Numbers[NumShmFree] = float64(s.Total), float64(s.Free)
+	}
+	if s := e.Disk; s != nil && v.Class == class.DiskFull {
+		v.Numbers[NumDiskTotal], v.Numbers[NumDiskFree] = float64(s.Total), float64(s.Free)
+	}
+	if g := e.failing(*v); g != nil && g.Before != nil {
+		v.Numbers[NumDeviceUsed], v.Numbers[NumDeviceTotal] = float64(g.Before.Used), float64(g.Before.Total)
+	}
+	if e.Steps != nil && e.Steps.Furthest.Known() {
+		v.note(fmt.Sprintf("it had come to %v", e.Steps.Furthest))
+	}
+}
+
+func (s *Space) words() string {
+	if s == nil {
+		return ""
+	}
+	words := fmt.Sprintf("%s has %s free of %s", s.Path, size(float64(s.Free)), size(float64(s.Total)))
+	if s.InodesFree != nil && *s.InodesFree == 0 {
+		words += ", and no inode is left"
+	}
+	return words
+}
+
+// full is whether nothing more fits.
+func (s *Space) full() bool {
+	return s != nil && (s.Total > 0 && s.Free < max(s.Total/20, mib) || s.InodesFree != nil && *s.InodesFree == 0)
+}

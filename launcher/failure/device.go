@@ -1,0 +1,178 @@
+package failure
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/failure/class"
+)
+
+// failing is the GPU that a verdict is about: the one that the message numbers, else the
+// worker's own, if it has one only.
+func (e Evidence) failing(v Verdict) *GPU {
+	if !strings.HasPrefix(v.Class, "oom.") || v.Class == class.OOMHost || v.Class == class.OOMShm {
+		return nil
+	}
+	own := -1
+	for i := range e.GPUs {
+		g := &e.GPUs[i]
+		if n, named := v.Numbers[NumGPU]; named && g.Seen == int(n) {
+			return g
+		}
+		if g.Mine {
+			if own >= 0 {
+				return nil
+			}
+			own = i
+		}
+	}
+	if _, named := v.Numbers[NumGPU]; named || own < 0 {
+		return nil
+	}
+	return &e.GPUs[own]
+}
+
+// holding is who held a device's memory.
+type holding struct {
+	own, ranks, foreign float64
+	words               []string // of ranks and foreign ones
+}
+
+func (u *Use) holding() holding {
+	var h holding
+	if u == nil {
+		return h
+	}
+	for _, p := range u.Processes {
+		bytes := float64(p.Bytes)
+		switch {
+		case p.Own:
+			h.own += bytes
+			continue
+		case p.Rank >= 0:
+			h.ranks += bytes
+			h.words = append(h.words, fmt.Sprintf("rank %d (pid %d) has %s", p.Rank, p.PID, size(bytes)))
+		default:
+			h.foreign += bytes
+			h.words = append(h.words, fmt.Sprintf("%s has %s", p.words(), size(bytes)))
+		}
+	}
+	return h
+}
+
+func (p Process) words() string {
+	words := fmt.Sprintf("pid %d", p.PID)
+	if p.Name != "" {
+		words = fmt.Sprintf("%s (%s)", p.Name, words)
+	}
+	if p.User != "" {
+		words += " of " + p.User
+	}
+	return words
+}
+
+// weighGPUMemory: what NVML saw before the death says who held what, which a message can
+// only guess at.
+func (e Evidence) weighGPUMemory(v *Verdict) {
+	g := e.failing(*v)
+	if g == nil {
+		return
+	}
+	held := g.Before.holding()
+	if g.Before != nil {
+		v.evidence(fmt.Sprintf("NVML saw %s of %s in use on GPU %d before it died", size(float64(g.Before.Used)), size(float64(g.Before.Total)), g.Index))
+		for _, words := range held.words {
+			v.evidence("on GPU " + fmt.Sprint(g.Index) + " " + words)
+		}
+		if held.ranks+held.foreign > 0 {
+			v.Numbers[NumOthers] = held.ranks + held.foreign
+		}
+	}
+	requested, total := v.Numbers[NumRequested], v.Numbers[NumTotal]
+	if total > 0 && requested > total { // it never fits, whoever else is there
+		return
+	}
+	switch {
+	case e.overMPSLimit(g, *v):
+		v.become(class.OOMMPSLimit, Likely, fmt.Sprintf("the rank's share of GPU %d under MPS (%s) is used up, though the GPU itself is not", g.Index, size(float64(e.MPSLimit))))
+	case e.onAnothers(g):
+		v.become(class.OOMImbalance, Certain, fmt.Sprintf("the program filled GPU %d, which the plan gave to another rank: it makes tensors on the wrong device", g.Index))
+	case g.Ranks <= 1 && held.ranks > slack && held.ranks >= held.own/4:
+		v.become(class.OOMImbalance, Likely, fmt.Sprintf("several ranks of the run use GPU %d: %s of it are not this rank's", g.Index, size(held.ranks)))
+	case e.foreignDecides(g, held, *v):
+		v.become(class.OOMForeign, Certain, fmt.Sprintf("GPU %d is used by somebody else too: %s", g.Index, strings.Join(held.words, ", ")))
+	case (v.Class == class.OOMCapacity || v.Class == class.OOMForeign && held.own > 0 && held.foreign == 0) && e.othersIdle(g):
+		v.become(class.OOMImbalance, Likely, fmt.Sprintf("GPU %d is full while the other GPUs of the plan are not half full: tensors on the wrong device, or an uneven split", g.Index))
+	case v.Class == class.OOMForeign && g.Before != nil && held.own > 0 && held.foreign == 0:
+		v.become(class.OOMCapacity, Likely, fmt.Sprintf("GPU %d is too small for the program: nobody else held memory on it", g.Index))
+	case v.Class == class.OOMUnknown && g.Before != nil && held.own > 0.8*float64(g.Before.Total):
+		v.become(class.OOMCapacity, Likely, fmt.Sprintf("GPU %d was full of the program's own memory", g.Index))
+	}
+}
+
+// become changes the class, keeping what was seen.
+func (v *Verdict) become(name, confidence, message string) {
+	if v.Class == name {
+		v.Confidence = confidence
+		return
+	}
+	changed := of(name, confidence)
+	v.Class, v.Confidence, v.Message = name, confidence, message
+	v.Restart, v.Consequence = changed.Restart, changed.Consequence
+}
+
+// overMPSLimit: under a limit the driver says how much is free of the limit, and how much
+// the whole card has.
+func (e Evidence) overMPSLimit(g *GPU, v Verdict) bool {
+	if e.MPSLimit == 0 || v.Class == class.OOMFragmentation {
+		return false
+	}
+	limit, requested := float64(e.MPSLimit), v.Numbers[NumRequested]
+	own := max(v.Numbers[NumSelf], v.Numbers[NumReserved])
+	if own+requested >= 0.95*limit {
+		return true
+	}
+	return g.Before != nil && requested > 0 && float64(g.Before.Total-min(g.Before.Used, g.Before.Total)) >= requested
+}
+
+// onAnothers is whether the device is not the worker's own, though it has one.
+func (e Evidence) onAnothers(g *GPU) bool {
+	return !g.Mine && g.Ranks > 0 && slices.ContainsFunc(e.GPUs, func(g GPU) bool { return g.Mine })
+}
+
+// foreignDecides is whether the request would have fitted without somebody else.
+func (e Evidence) foreignDecides(g *GPU, held holding, v Verdict) bool {
+	if g.Before == nil || held.foreign <= slack {
+		return false
+	}
+	if v.Class != class.OOMCapacity && v.Class != class.OOMUnknown && v.Class != class.OOMForeign {
+		return false
+	}
+	requested, asked := v.Numbers[NumRequested]
+	free, told := v.Numbers[NumFree]
+	if !told {
+		free = float64(g.Before.Total) - float64(min(g.Before.Used, g.Before.Total))
+	}
+	if !asked {
+		return held.foreign >= float64(g.Before.Total)/2
+	}
+	return held.foreign+free+slack >= requested
+}
+
+// othersIdle is whether the plan's other GPUs on the host are less than half full, and
+// there are such.
+func (e Evidence) othersIdle(full *GPU) bool {
+	others := 0
+	for i := range e.GPUs {
+		g := &e.GPUs[i]
+		if g.Ranks == 0 || g == full || g.Before == nil || g.Before.Total == 0 {
+			continue
+		}
+		if g.Before.Used*2 >= g.Before.Total {
+			return false
+		}
+		others++
+	}
+	return others > 0 && full.Before != nil && full.Before.Used*2 > full.Before.Total
+}

@@ -1,0 +1,113 @@
+package failure
+
+import (
+	"testing"
+
+	"github.com/muster-dev/muster/launcher/failure/class"
+)
+
+const card = 80 << 30
+
+// machine is a host with two GPUs of the plan; the worker has the first.
+func machine(change func(gpus []GPU)) []GPU {
+	gpus := []GPU{
+		{Index: 4, Seen: 0, UUID: "GPU-a", PCI: "00000000:0F:00.0", Mine: true, Ranks: 1},
+		{Index: 5, Seen: 1, UUID: "GPU-b", PCI: "00000000:1F:00.0", Ranks: 1},
+	}
+	change(gpus)
+	return gpus
+}
+
+func onGPU(words string, change func(gpus []GPU)) Evidence {
+	e := text(words)
+	e.GPUs = machine(change)
+	return e
+}
+
+// full is a message of GPU n that says nothing of other processes.
+func full80(n string) string {
+	return "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU " + n + " has a total capacity of 80.00 GiB of which 1.00 GiB is free. " +
+		"Of the allocated memory 70.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated."
+}
+
+func own(bytes uint64) Process { return Process{PID: 10, Rank: 0, Own: true, Bytes: bytes} }
+
+func TestNVMLSaysWhoHeldTheMemory(t *testing.T) {
+	busy := &Use{Total: card, Used: 70 << 30}
+	run(t, []row{
+		{"nobody else", onGPU(full80("0"), func(g []GPU) {
+			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(79 << 30)}}
+			g[1].Before = busy
+		}),
+			class.OOMCapacity, Certain, class.No, "too small", "NVML saw 79.00 GiB of 80.00 GiB in use on GPU 4"},
+		{"somebody else", onGPU(full80("0"), func(g []GPU) {
+			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(70 << 30), {PID: 77, Rank: Foreign, Bytes: 9 << 30, User: "eve", Name: "python"}}}
+		}),
+			class.OOMForeign, Certain, class.AfterFree, "python (pid 77) of eve has 9.00 GiB", "python (pid 77) of eve"},
+		{"another rank of the run", onGPU(full80("0"), func(g []GPU) {
+			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(50 << 30), {PID: 11, Rank: 1, Bytes: 29 << 30}}}
+		}),
+			class.OOMImbalance, Likely, class.No, "several ranks of the run use GPU 4", "rank 1 (pid 11)"},
+		{"another rank that the plan put there", onGPU(full80("0"), func(g []GPU) {
+			g[0].Ranks = 2
+			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(50 << 30), {PID: 11, Rank: 1, Bytes: 29 << 30}}}
+			g[1].Before = busy
+		}),
+			class.OOMCapacity, "", "", "", ""},
+		{"the other GPUs are empty", onGPU(full80("0"), func(g []GPU) {
+			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(79 << 30)}}
+			g[1].Before = &Use{Total: card, Used: 5 << 30}
+		}), class.OOMImbalance, Likely, class.No, "while the other GPUs of the plan are not half full", ""},
+		{"another rank's GPU", onGPU(full80("1"), func(g []GPU) {}), class.OOMImbalance, Certain, class.No, "filled GPU 5, which the plan gave to another rank", ""},
+		{"a share under MPS", with(onGPU(full80("0"), func(g []GPU) { g[0].Before = &Use{Total: card, Used: 40 << 30} }), func(e *Evidence) { e.MPSLimit = 18 << 30 }),
+			class.OOMMPSLimit, Likely, class.WithConfig, "share of GPU 4 under MPS (18.00 GiB)", ""},
+		{"the driver refused, and somebody else is there", onGPU(traceback("RuntimeError: CUDA error: out of memory"), func(g []GPU) {
+			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{{PID: 77, Rank: Foreign, Bytes: 78 << 30}}}
+		}), class.OOMForeign, Certain, class.AfterFree, "pid 77", ""},
+		{"the message's other process is nobody's", onGPU(full80("0")+" Process 77 has 8.00 GiB memory in use. Including non-PyTorch memory, this process has 71.00 GiB memory in use.", func(g []GPU) {
+			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(79 << 30)}}
+			g[1].Before = busy
+		}), class.OOMCapacity, Likely, "", "nobody else held memory", ""},
+		{"what never fits is nobody else's fault", onGPU("CUDA out of memory. Tried to allocate 90.00 GiB. GPU 0 has a total capacity of 80.00 GiB of which 1.00 GiB is free.", func(g []GPU) {
+			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{{PID: 77, Rank: Foreign, Bytes: 78 << 30}}}
+		}), class.OOMCapacity, Certain, class.No, "never fits", ""},
+	})
+}
+
+func TestTheDriverSaysWhatIsWrongWithAGPU(t *testing.T) {
+	illegal := traceback("RuntimeError: CUDA error: an illegal memory access was encountered")
+	xids := func(numbers ...int) func(g []GPU) {
+		return func(g []GPU) {
+			for i, n := range numbers {
+				g[0].Xids = append(g[0].Xids, Xid{Number: n, At: float64(i)})
+			}
+		}
+	}
+	errors := uint64(3)
+	run(t, []row{
+		{"lost", onGPU("x", func(g []GPU) { g[0].Lost = "GPU is lost" }), class.GPULost, Certain, class.OtherHost, "GPU 4", ""},
+		{"another rank's is lost", onGPU(traceback("ValueError: x"), func(g []GPU) { g[1].Lost = "GPU is lost" }), class.UserError, "", "", "", ""},
+		{"errors of memory", onGPU("x", func(g []GPU) { g[0].ECC = &errors }), class.GPUECC, Likely, class.OtherHost, "3 errors", ""},
+		{"a double-bit error", onGPU(illegal, xids(48)), class.GPUECC, Certain, class.OtherHost, "Xid 48 of GPU 4", ""},
+		{"a contained one", onGPU(illegal, xids(63, 48, 94)), class.GPUECC, Certain, class.Yes, "", "contained"},
+		{"one that was not contained", onGPU(illegal, xids(48, 94, 95)), class.GPUECC, Certain, class.OtherHost, "", ""},
+		{"the program's own fault", onGPU(illegal, xids(31, 43, 45)), class.GPUAppFault, Certain, class.No, "Xid 31", "Xid 43"},
+		{"consequences alone", onGPU(traceback("ValueError: x"), xids(43, 45)), class.UserError, "", "", "", ""},
+		{"notices alone", onGPU(traceback("ValueError: x"), xids(63, 92, 106)), class.UserError, "", "", "", ""},
+		{"a number without a class", onGPU("x", xids(8)), class.GPUXid, Certain, class.Yes, "Xid 8", ""},
+		{"a number in no table", onGPU("x", xids(999)), class.GPUXid, Certain, class.Yes, "in no table", ""},
+		{"a link", onGPU("x", xids(74)), class.GPUNVLink, Certain, class.OtherHost, "", ""},
+		{"the job file knows better", with(onGPU("x", xids(63)), func(e *Evidence) { e.Xids = map[int]class.XidVerdict{63: class.XidStop} }), class.GPUECC, Certain, class.OtherHost, "Xid 63", ""},
+		{"and may ignore one", with(onGPU(traceback("ValueError: x"), xids(74)), func(e *Evidence) { e.Xids = map[int]class.XidVerdict{74: class.XidIgnore} }), class.UserError, "", "", "", ""},
+		{"in the kernel's log, of the worker's GPU", with(onGPU("x", func([]GPU) {}), func(e *Evidence) {
+			e.Kernel = []string{"NVRM: Xid (PCI:0000:0f:00): 79, pid=1, name=python, GPU has fallen off the bus."}
+		}), class.GPULost, "", "", "", ""},
+		{"in the kernel's log, of another GPU", with(onGPU("x", func([]GPU) {}), func(e *Evidence) { e.Kernel = []string{"NVRM: Xid (PCI:0000:1f:00): 79, GPU has fallen off the bus."} }), class.Exit, "", "", "", ""},
+		{"in the kernel's log, by the worker's pid", with(text("x"), func(e *Evidence) {
+			e.PIDs = []int{7}
+			e.Kernel = []string{"NVRM: Xid (PCI:0000:1f:00): 13, pid='7', name=python, Graphics Exception"}
+		}), class.GPUAppFault, "", "", "", ""},
+		{"out of memory comes before the program's fault", onGPU(full80("0"), xids(31)), class.OOMCapacity, "", "", "", ""},
+		{"but after a broken GPU", onGPU(full80("0"), xids(79)), class.GPULost, "", "", "", ""},
+	})
+}

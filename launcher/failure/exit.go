@@ -1,0 +1,204 @@
+package failure
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/failure/lines"
+	"github.com/muster-dev/muster/launcher/failure/pattern"
+)
+
+// signals by their numbers on Linux (signal(7)), as far as shells and wrappers turn them
+// into statuses.
+var signals = map[int]string{
+	1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2",
+	13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
+}
+
+// killer is the signal that ended the worker, and how that is known: by the kernel, by a
+// shell's status (128 + N), or by what a wrapper may have made of -N (256 - N).
+func (e Evidence) killer() (signal, how, confidence string) {
+	if e.Signal != "" {
+		return e.Signal, "it was killed by " + e.Signal, Certain
+	}
+	if s := signals[e.Code-128]; s != "" {
+		return s, fmt.Sprintf("its exit status was %d, a shell's word for %s", e.Code, s), Likely
+	}
+	if n := 256 - e.Code; slices.Contains([]int{4, 6, 7, 8, 9, 11, 15}, n) { // 255 is rather somebody's -1
+		return signals[n], fmt.Sprintf("its exit status was %d (= 256-%d, maybe %s reported by a wrapper)", e.Code, n, signals[n]), Guess
+	}
+	return "", "", ""
+}
+
+// killed is the verdict where a signal was the end and the worker's words do not explain it.
+func (e Evidence) killed(words told, found bool) (Verdict, bool) {
+	signal, how, confidence := e.killer()
+	nested := found && words.verdict.Class == class.KilledUnknown
+	if nested {
+		signal, how, confidence = "SIGKILL", "its own launcher says "+fmt.Sprintf("%q", words.verdict.Said), Likely
+	}
+	if signal == "" || found && !nested && words.kind != vague && !(fromOutside(signal) && confidence != Guess && words.verdict.Class != class.TimeLimit) {
+		return Verdict{}, false
+	}
+	if e.Sent != "" && (e.Signal == "" || signal == e.Sent) {
+		return e.stopped(), true
+	}
+	v := e.ofSignal(signal, confidence)
+	if nested {
+		keepNumbers(&v, words.verdict)
+		v.Message = strings.Replace(v.Message, "it was killed", "a worker of its own launcher was killed", 1)
+	}
+	v.evidence(how)
+	if found && !nested {
+		v.note(fmt.Sprintf("it had said %q (%s)", words.verdict.Said, words.verdict.Class))
+	}
+	return v, true
+}
+
+// fromOutside is whether a signal is none that a program ends itself by: no exception and
+// no failed call leads to it, so that what was written before says little.
+func fromOutside(signal string) bool {
+	return !slices.Contains([]string{"SIGILL", "SIGABRT", "SIGBUS", "SIGFPE", "SIGSEGV", "SIGSYS", "SIGTRAP", "SIGPIPE"}, signal)
+}
+
+// ofSignal is the verdict on a signal that nothing else explains.
+func (e Evidence) ofSignal(signal, confidence string) Verdict {
+	switch signal {
+	case "SIGKILL":
+		return e.ofKill(confidence)
+	case "SIGBUS":
+		return e.ofBus(confidence)
+	case "SIGSEGV":
+		return e.ofSegv(confidence)
+	case "SIGABRT":
+		return crash(class.CrashAbort, confidence, "the program ended itself by abort() without a word that is known")
+	case "SIGILL":
+		return crash(class.CrashIllegal, confidence, "the processor did not know an instruction of the program (SIGILL)")
+	case "SIGFPE":
+		return crash(class.CrashFPE, confidence, "the program divided an integer by zero (SIGFPE)")
+	case "SIGXCPU":
+		return crash(class.TimeLimit, confidence, "the limit of CPU time ended it (SIGXCPU)")
+	}
+	v := of(class.KilledUnknown, worst(confidence, Likely))
+	v.Message = fmt.Sprintf("it was killed by %s, which muster did not send: a user, a scheduler or the program itself did", signal)
+	v.Said = signal
+	return v
+}
+
+func crash(name, confidence, message string) Verdict {
+	v := of(name, confidence)
+	v.Message = message
+	if confidence == Guess {
+		v.Message = "perhaps " + message
+	}
+	return v
+}
+
+// ofKill: SIGKILL is for want of memory only where somebody counted that.
+func (e Evidence) ofKill(confidence string) Verdict {
+	v := of(class.OOMHost, Certain)
+	if v.Message = e.outOfMemory(&v); v.Message != "" {
+		v.Confidence = worst(v.Confidence, confidence)
+		return v
+	}
+	v = of(class.KilledUnknown, worst(confidence, Likely))
+	v.Said = "SIGKILL"
+	v.Message = "it was killed by SIGKILL (9), which muster did not send: somebody did, or the kernel for want of memory"
+	if e.Memory.unchanged() {
+		v.Message = "it was killed by SIGKILL (9), which muster did not send; the kernel counted no kill for want of memory, so a user, a scheduler or another program did it"
+		v.evidence("the kernel's counters of kills for want of memory did not change")
+	} else {
+		v.note("dmesg on the host tells whether the kernel did it for want of memory")
+	}
+	return v
+}
+
+// smallShm is what container runtimes give by default; batches of images fill it at once.
+const smallShm = 64 * mib
+
+func (e Evidence) ofBus(confidence string) Verdict {
+	if e.Shm.full() || e.Shm != nil && e.Shm.Total > 0 && e.Shm.Total <= smallShm {
+		v := of(class.OOMShm, worst(confidence, Likely))
+		v.Message = fmt.Sprintf("/dev/shm on its host is too small or full (SIGBUS): %s", e.Shm.words())
+		v.evidence(e.Shm.words())
+		return v
+	}
+	v := crash(class.CrashBus, confidence, "memory behind an address was not there (SIGBUS)")
+	v.evidence(e.Shm.words())
+	return v
+}
+
+func (e Evidence) ofSegv(confidence string) Verdict {
+	v := crash(class.CrashSegv, confidence, "the program touched memory that is not there (SIGSEGV)")
+	if library := e.segfaultIn(); library != "" {
+		v.Confidence = Certain
+		v.Message = fmt.Sprintf("it crashed in %s (SIGSEGV)", library)
+		v.Said = "segfault in " + library
+	}
+	return v
+}
+
+// Lines by which programs, shells and the loader say that they could not even begin.
+var (
+	// argparse, click, getopt and Python itself, of wrong arguments.
+	wrongArguments = pattern.New(`^\S+: error: |^(?:Error: )?(?:No such option|Invalid value|Missing (?:option|argument))|: unrecognized option|can't open file|: No module named `)
+	usageLine      = pattern.New(`^[Uu]sage:? `)
+	// shells and ld.so, of what is not there.
+	notFound = pattern.New(`: (?:command )?not found$|: Permission denied$|: No such file or directory$|: error while loading shared libraries: `)
+)
+
+// status is the verdict where there is only an exit status.
+func (e Evidence) status() Verdict {
+	switch {
+	case e.Code == 124:
+		v := of(class.TimeLimit, Likely)
+		v.Message = "a time limit ended it: status 124 is that of timeout(1)"
+		v.evidence("its exit status was 124")
+		return v
+	case e.Code == 1 || e.Code == 2 || e.Code == 64:
+		if line := e.line(wrongArguments); line != "" {
+			return e.notBegun("the program does not take these arguments, or is not there", line)
+		}
+		if line := e.line(usageLine); line != "" && e.Code != 1 {
+			return e.notBegun("the program does not take these arguments", line)
+		}
+	}
+	if line := e.line(notFound); line != "" && (e.Code == 126 || e.Code == 127 || e.Code == 2) {
+		return e.notBegun("a program or library was not found", line)
+	}
+	if v := of(class.OOMHost, Likely); e.killedInCgroup() {
+		v.Message = e.outOfMemory(&v)
+		v.evidence(fmt.Sprintf("its own exit status was %d: a process that it had started was killed", e.Code))
+		return v
+	}
+	v := of(class.Exit, Likely)
+	v.Message = fmt.Sprintf("it ended with exit status %d, and nothing it wrote says why", e.Code)
+	v.Said = fmt.Sprintf("exit %d", e.Code)
+	v.evidence(fmt.Sprintf("its exit status was %d", e.Code))
+	return v
+}
+
+// notBegun is a program that ended before its work; the line that says so is quoted.
+func (e Evidence) notBegun(what, line string) Verdict {
+	v := of(class.UserError, Certain)
+	v.Said = excerpt(line)
+	v.Message = what + ": " + v.Said
+	v.evidence(fmt.Sprintf("its exit status was %d, and it says %q", e.Code, v.Said))
+	return v
+}
+
+// line is the first line of the worker's words that fits.
+func (e Evidence) line(form *pattern.Pattern) string {
+	for _, text := range [][]byte{e.Stderr, e.Stdout} {
+		for _, v := range lines.Read(text).Voices {
+			for _, line := range v.Lines {
+				if form.MatchString(line.Text) {
+					return line.Text
+				}
+			}
+		}
+	}
+	return ""
+}

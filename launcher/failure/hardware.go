@@ -1,0 +1,221 @@
+package failure
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/failure/pattern"
+)
+
+// xidForm is the driver's line: pid and name may be quoted, unknown or missing.
+var (
+	xidForm    = pattern.New(`NVRM: Xid \(PCI:([0-9a-fA-F:.]{1,20})\): ([0-9]{1,5}),? ?`)
+	xidPIDForm = pattern.New(`^pid='?([0-9]{1,10})`)
+	causedForm = pattern.New(`caused by previous Xid ([0-9]{1,5})`)
+)
+
+// seenXid is an Xid of a device of the worker.
+type seenXid struct {
+	Xid
+	gpu   string // in words
+	by    int    // the Xid that caused it, as the driver says; 0 where it says nothing
+	known class.Xid
+}
+
+// hardware is the verdict where the driver reported that a GPU of the worker failed.
+func (e Evidence) hardware() (Verdict, bool) {
+	for i := range e.GPUs {
+		if g := &e.GPUs[i]; g.Lost != "" && e.concerns(g) {
+			v := of(class.GPULost, Certain)
+			v.Message = fmt.Sprintf("GPU %d (%s) does not answer any more: %s", g.Index, g.UUID, g.Lost)
+			v.Said, v.Since = g.Lost, g.LostAt
+			v.evidence(v.Message)
+			return v, true
+		}
+	}
+	xids := e.xids()
+	if v, ok := ofXids(xids); ok {
+		return v, true
+	}
+	for i := range e.GPUs {
+		if g := &e.GPUs[i]; g.ECC != nil && *g.ECC > 0 && e.concerns(g) {
+			v := of(class.GPUECC, Likely)
+			v.Message = fmt.Sprintf("memory of GPU %d (%s) had %d errors that could not be corrected since the attempt began", g.Index, g.UUID, *g.ECC)
+			v.evidence(v.Message)
+			return v, true
+		}
+	}
+	return Verdict{}, false
+}
+
+// ofHost is whether a verdict is the hardware's, whatever the worker wrote about it.
+func (e Evidence) ofHost(v Verdict) bool {
+	c, _ := class.Find(v.Class)
+	return c.Owner == class.Host && (v.Restart == class.OtherHost || v.Class == class.GPUECC)
+}
+
+// concerns is whether a GPU is the worker's; where nobody knows whose it is, it may be.
+func (e Evidence) concerns(g *GPU) bool {
+	known := slices.ContainsFunc(e.GPUs, func(g GPU) bool { return g.Mine })
+	return g.Mine || !known
+}
+
+// xids are those of the worker's devices, in their order.
+func (e Evidence) xids() []seenXid {
+	var found []seenXid
+	for i := range e.GPUs {
+		g := &e.GPUs[i]
+		if !e.concerns(g) {
+			continue
+		}
+		for _, x := range g.Xids {
+			found = append(found, e.judge(x, fmt.Sprintf("GPU %d", g.Index)))
+		}
+	}
+	slices.SortStableFunc(found, func(a, b seenXid) int {
+		switch {
+		case a.At < b.At:
+			return -1
+		case a.At > b.At:
+			return 1
+		}
+		return 0
+	})
+	if len(found) > 0 {
+		return found
+	}
+	return e.kernelXids()
+}
+
+// kernelXids are those of the kernel's log, where NVML's events are not to be had.
+func (e Evidence) kernelXids() []seenXid {
+	var found []seenXid
+	text := e.kernelText()
+	all := xidForm.FindAllStringSubmatchIndex(text, 256)
+	for _, at := range all {
+		pci, rest := text[at[2]:at[3]], text[at[1]:min(len(text), at[1]+300)]
+		if next := strings.Index(rest, "NVRM:"); next >= 0 {
+			rest = rest[:next]
+		}
+		if !e.concernsPCI(pci, rest) {
+			continue
+		}
+		n, _ := strconv.Atoi(text[at[4]:at[5]])
+		found = append(found, e.judge(Xid{Number: n, Text: strings.TrimSpace(rest)}, "the GPU at "+pci))
+	}
+	return found
+}
+
+func (e Evidence) concernsPCI(pci, rest string) bool {
+	if m := xidPIDForm.FindStringSubmatch(rest); m != nil && len(e.PIDs) > 0 && e.mine(m[1]) {
+		return true
+	}
+	if len(e.GPUs) == 0 {
+		return true
+	}
+	for i := range e.GPUs {
+		if g := &e.GPUs[i]; samePCI(g.PCI, pci) {
+			return e.concerns(g)
+		}
+	}
+	return false
+}
+
+// samePCI compares addresses as NVML (00000000:0F:00.0) and the kernel (0000:0f:00) write
+// them.
+func samePCI(a, b string) bool {
+	short := func(s string) string {
+		s, _, _ = strings.Cut(strings.ToLower(s), ".")
+		return strings.TrimLeft(s, "0")
+	}
+	return a != "" && short(a) == short(b)
+}
+
+// judge is what an Xid means for the worker: by the table, by what the driver says beside
+// it, and by the job file, which has the last word.
+func (e Evidence) judge(x Xid, gpu string) seenXid {
+	s := seenXid{Xid: x, gpu: gpu}
+	number := x.Number
+	if m := causedForm.FindStringSubmatch(x.Text); m != nil {
+		number, _ = strconv.Atoi(m[1])
+		s.by = number
+	}
+	s.known = class.FindXid(number)
+	switch {
+	case x.Number >= 144 && x.Number <= 150 && strings.Contains(x.Text, "Nonfatal"):
+		s.known.Verdict = class.XidIgnore
+	case x.Number == 154 && strings.HasSuffix(strings.TrimSpace(x.Text), "(None)"):
+		s.known.Verdict = class.XidIgnore
+	}
+	if v, ok := e.Xids[x.Number]; ok {
+		s.known.Verdict = v
+		if v == class.XidProgram {
+			s.known.Class = class.GPUAppFault
+		}
+	}
+	return s
+}
+
+// severity orders verdicts: what takes the host out first.
+func severity(v class.XidVerdict) int {
+	return slices.Index([]class.XidVerdict{class.XidStop, class.XidProgram, class.XidRestart}, v)
+}
+
+// ofXids is the verdict on Xids: the worst, and of several the first.
+func ofXids(xids []seenXid) (Verdict, bool) {
+	worst := -1
+	for i, x := range xids {
+		rank := severity(x.known.Verdict)
+		if rank >= 0 && (worst < 0 || rank < severity(xids[worst].known.Verdict)) {
+			worst = i
+		}
+	}
+	if worst < 0 {
+		return Verdict{}, false
+	}
+	x := xids[worst]
+	v := of(x.known.Class, Certain)
+	switch x.known.Verdict {
+	case class.XidStop:
+		v.Restart = class.OtherHost
+	case class.XidRestart:
+		v.Restart = class.Yes
+	case class.XidProgram:
+		v.Restart = class.No
+	}
+	contained(&v, xids)
+	v.Numbers[NumXid] = float64(x.Number)
+	v.Said, v.Since = fmt.Sprintf("Xid %d", x.Number), x.At
+	v.Message = fmt.Sprintf("the driver reported Xid %d of %s: %s", x.Number, x.gpu, x.known.Meaning)
+	if x.by != 0 {
+		v.Message = fmt.Sprintf("the driver reported Xid %d of %s, caused by Xid %d: %s", x.Number, x.gpu, x.by, x.known.Meaning)
+	}
+	for _, x := range xids {
+		v.evidence(x.words())
+	}
+	return v, true
+}
+
+// contained: the driver keeps an error of memory to the program that met it (Xid 94), and
+// then the device is good for others, until it is reset for the row to be remapped.
+func contained(v *Verdict, xids []seenXid) {
+	has := func(number int) bool {
+		return slices.ContainsFunc(xids, func(x seenXid) bool { return x.Number == number })
+	}
+	if v.Class != class.GPUECC || !has(94) || has(95) || has(64) || has(140) {
+		return
+	}
+	v.Restart = class.Yes
+	v.note("the error was contained to this program; the GPU wants a reset before the next long job")
+}
+
+func (x seenXid) words() string {
+	words := fmt.Sprintf("Xid %d of %s", x.Number, x.gpu)
+	if x.Text != "" {
+		words += fmt.Sprintf(" (%s)", excerpt(x.Text))
+	}
+	return words
+}

@@ -1,0 +1,166 @@
+package failure
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/failure/lines"
+	"github.com/muster-dev/muster/launcher/failure/pattern"
+)
+
+// Lines of the kernel (mm/oom_kill.c from 3.10 to 6.x, and arch/x86/mm/fault.c).
+var (
+	oomKillForm   = pattern.New(`((?:Memory cgroup o|O)ut of memory)[^:]{0,40}: Kill(?:ed)? process ([0-9]{1,10})(?:, UID [0-9]+,)? \(([^)]{1,40})\)`)
+	oomDetailForm = pattern.New(`oom-kill:constraint=(\w{1,40})(?:[^\n]{0,800}?oom_memcg=([^,\n]{1,400}))?(?:[^\n]{0,800}?task_memcg=([^,\n]{1,400}))?[^\n]{0,400}?,pid=([0-9]{1,10})`)
+	oomRSSForm    = pattern.New(`^[^\n]{0,200}?total-vm:([0-9]{1,18})kB, anon-rss:([0-9]{1,18})kB`)
+	segfaultForm  = pattern.New(`\[([0-9]{1,10})\]: segfault at [^\n]{0,200}? in ([^\[\s]{1,200})\[`)
+)
+
+// kernelLogLimit is how many lines of the kernel's log are looked at, the last ones.
+const kernelLogLimit = 2000
+
+// kernelText is the host's kernel log as one line, as collectors fold it.
+func (e Evidence) kernelText() string {
+	log := e.Kernel
+	if len(log) > kernelLogLimit {
+		log = log[len(log)-kernelLogLimit:]
+	}
+	text := ""
+	for _, v := range lines.Read([]byte(strings.Join(log, "\n"))).Voices {
+		text += v.Flat
+	}
+	return text
+}
+
+// mine is whether a pid of the kernel's is one of the worker. Where the worker's are not
+// known, any may be.
+func (e Evidence) mine(pid string) bool {
+	n, _ := strconv.Atoi(pid)
+	return len(e.PIDs) == 0 || slices.Contains(e.PIDs, n)
+}
+
+// outOfMemory is why a kill is taken to be for want of host memory, "" where nothing says
+// so; evidence and numbers go into v.
+func (e Evidence) outOfMemory(v *Verdict) string {
+	if e.Memory != nil {
+		v.Numbers[NumLimit] = float64(e.Memory.Limit)
+		if e.Memory.Limit == 0 {
+			delete(v.Numbers, NumLimit)
+		}
+	}
+	if message := e.kernelKill(v); message != "" {
+		return message
+	}
+	m := e.Memory
+	switch {
+	case m.cgroupGrew():
+		v.Numbers[NumCgroup] = 1
+		v.evidence(fmt.Sprintf("the cgroup's count of kills for want of memory (oom_kill) went %d -> %d", *m.CgroupBefore, *m.CgroupAfter))
+		return "the kernel killed it as the memory limit of its cgroup was reached" + m.limitWords()
+	case m.hostGrew():
+		v.Confidence = Likely
+		v.evidence(fmt.Sprintf("the host's count of kills for want of memory (oom_kill) went %d -> %d", *m.HostBefore, *m.HostAfter))
+		return "the kernel killed it as the host ran out of memory"
+	}
+	return ""
+}
+
+// kernelKill looks for the kill in the kernel's log.
+func (e Evidence) kernelKill(v *Verdict) string {
+	text := e.kernelText()
+	for _, at := range oomKillForm.FindAllStringSubmatchIndex(text, 64) {
+		pid, name := text[at[4]:at[5]], text[at[6]:at[7]]
+		if !e.mine(pid) {
+			continue
+		}
+		if len(e.PIDs) == 0 {
+			v.Confidence = Likely
+		}
+		v.evidence(fmt.Sprintf("the kernel's log says %q", excerpt(text[at[0]:min(len(text), at[1]+100)])))
+		if m := oomRSSForm.FindStringSubmatch(text[at[1]:]); m != nil {
+			v.kilobytes(NumTotalVM, m[1])
+			v.kilobytes(NumAnonRSS, m[2])
+		}
+		if text[at[2]] == 'M' || e.constraint(pid) == "CONSTRAINT_MEMCG" {
+			v.Numbers[NumCgroup] = 1
+			return fmt.Sprintf("the kernel killed it (%s, pid %s) as the memory limit of its cgroup was reached%s", name, pid, e.Memory.limitWords())
+		}
+		return fmt.Sprintf("the kernel killed it (%s, pid %s) as the host ran out of memory", name, pid)
+	}
+	return ""
+}
+
+// constraint is what the kernel says of the limit that a kill was for.
+func (e Evidence) constraint(pid string) string {
+	for _, m := range oomDetailForm.FindAllStringSubmatch(e.kernelText(), 64) {
+		if m[4] == pid {
+			return m[1]
+		}
+	}
+	return ""
+}
+
+func (v *Verdict) kilobytes(name, text string) {
+	n, _ := strconv.ParseFloat(text, 64)
+	v.Numbers[name] = n * 1024
+}
+
+func (m *Memory) cgroupGrew() bool {
+	return m != nil && m.CgroupBefore != nil && m.CgroupAfter != nil && *m.CgroupAfter > *m.CgroupBefore
+}
+
+func (m *Memory) hostGrew() bool {
+	return m != nil && m.HostBefore != nil && m.HostAfter != nil && *m.HostAfter > *m.HostBefore
+}
+
+// unchanged is whether counters are known and say that the kernel has killed nobody. Those
+// of a cgroup alone would not know of the host's.
+func (m *Memory) unchanged() bool {
+	return m != nil && m.HostBefore != nil && m.HostAfter != nil && !m.hostGrew() && !m.cgroupGrew()
+}
+
+func (m *Memory) limitWords() string {
+	switch {
+	case m == nil || m.Limit == 0:
+		return ""
+	case m.Peak > 0:
+		return fmt.Sprintf(" (%s; the most in use was %s)", size(float64(m.Limit)), size(float64(m.Peak)))
+	}
+	return fmt.Sprintf(" (%s)", size(float64(m.Limit)))
+}
+
+// killedInCgroup is whether a process of the job was killed for want of memory, though the
+// rank ended by itself.
+func (e Evidence) killedInCgroup() bool {
+	scratch := of(class.OOMHost, Likely)
+	return e.Memory.cgroupGrew() || len(e.PIDs) > 0 && e.kernelKill(&scratch) != ""
+}
+
+// weighHostMemory: counters make certain what a worker's words leave open.
+func (e Evidence) weighHostMemory(v *Verdict) {
+	checked := of(class.OOMHost, Certain)
+	if message := e.outOfMemory(&checked); message != "" {
+		keepNumbers(v, checked)
+		v.Evidence = append(v.Evidence, checked.Evidence...)
+		v.Confidence = checked.Confidence
+		if checked.Confidence == Certain {
+			v.Restart = class.No
+		}
+	} else if e.Memory.unchanged() && v.Confidence == Likely {
+		v.Confidence = Guess
+		v.evidence("the kernel's counters of kills for want of memory did not change")
+	}
+}
+
+// segfaultIn is the library that the kernel's log names for the worker's crash.
+func (e Evidence) segfaultIn() string {
+	for _, m := range segfaultForm.FindAllStringSubmatch(e.kernelText(), 64) {
+		if e.mine(m[1]) {
+			return m[2]
+		}
+	}
+	return ""
+}

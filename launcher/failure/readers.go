@@ -1,0 +1,146 @@
+package failure
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/failure/pattern"
+)
+
+// readOOM takes an allocator's message apart.
+func readOOM(h *hit, v voice, _ []string) {
+	h.figures = readFigures(v.Near(h.place, reach))
+	verdict := oomOf(h.figures)
+	if _, known := h.figures.n[NumRequested]; !known {
+		verdict = of(class.OOMUnknown, Likely)
+		verdict.Message = "GPU memory ran out, and the message is cut off before its numbers"
+	}
+	h.verdict = verdict
+}
+
+// readLibraryAlloc: cuBLAS or cuDNN could not get its workspace. After a wrong index it is
+// the first call to notice that the device is unusable. The first product after an
+// embedding is where old releases noticed, so that there it says nothing for sure.
+func readLibraryAlloc(h *hit, v voice, _ []string) {
+	before := v.Flat[max(0, h.place-reach):h.place]
+	switch {
+	case wrongIndex.MatchString(before):
+		h.verdict = of(class.UserError, Likely)
+		h.verdict.Message = "an index or label is out of range: the library's call only noticed that the GPU had stopped"
+	case strings.Contains(before[max(0, len(before)-300):], "nn/functional.py") && strings.Contains(before[max(0, len(before)-300):], "in linear"):
+		h.verdict = of(class.OOMUnknown, Guess)
+		h.verdict.Restart = class.No
+		h.verdict.Message = "a library found no GPU memory for its workspace: the GPU is full, or an index before it was out of range"
+		h.verdict.note("CUDA_LAUNCH_BLOCKING=1 tells which of the two")
+	default:
+		h.verdict.Message = "a library found no GPU memory for its workspace: the GPU is full"
+		h.verdict.note("after an index out of range it would say the same, but nothing above it speaks of one")
+	}
+}
+
+func readRank(h *hit, _ voice, m []string) {
+	if len(m) > 1 && m[1] != "" {
+		h.rank(m[1])
+	}
+}
+
+func (h *hit) rank(text string) {
+	if n, err := strconv.Atoi(text); err == nil {
+		h.verdict.Numbers[NumRank] = float64(n)
+	}
+}
+
+func (h *hit) number(name, text string) {
+	if n, err := strconv.ParseFloat(text, 64); err == nil {
+		h.verdict.Numbers[name] = n
+	}
+}
+
+func readCPUAlloc(h *hit, _ voice, m []string) {
+	h.number(NumRequested, m[1])
+	h.verdict.Message = fmt.Sprintf("the host had no memory left for the program, which wanted %s", size(h.verdict.Numbers[NumRequested]))
+}
+
+// collective is what the watchdog said of one.
+type collective struct {
+	rank, seq, op, numel string
+}
+
+var (
+	watchdogForm = pattern.New(`WorkNCCL\(SeqNum=([0-9]{1,18}), OpType=(\w{1,40})(?:, NumelIn=([0-9]{1,18}))?(?:, NumelOut=[0-9]{1,18})?, Timeout\(ms\)=([0-9]{1,12})\) ran for ([0-9]{1,15}) milliseconds`)
+	ofRank       = pattern.New(`\bRank ([0-9]{1,6})\] $`)
+)
+
+func readWatchdog(h *hit, v voice, _ []string) {
+	if m := ofRank.FindStringSubmatch(v.Flat[max(0, h.place-20):h.place]); m != nil {
+		h.rank(m[1])
+		h.collective.rank = m[1]
+	}
+	m := watchdogForm.FindStringSubmatch(v.Near(h.place, reach))
+	if m == nil {
+		return
+	}
+	h.collective.seq, h.collective.op, h.collective.numel = m[1], m[2], m[3]
+	h.verdict.Collective = strings.TrimSpace(m[2] + " " + m[3])
+	h.number(NumSeq, m[1])
+	ms, _ := strconv.ParseFloat(m[4], 64)
+	h.verdict.Numbers[NumTimeout] = ms / 1000
+	h.verdict.Message = fmt.Sprintf("a collective (%s, number %s) did not end within %.0f s: some rank did not take part", m[2], m[1], ms/1000)
+	if ran, _ := strconv.ParseFloat(m[5], 64); ran > 3*ms {
+		h.verdict.note(fmt.Sprintf("it is said to have run for %.0f s: the host was suspended, or the watchdog could not look", ran/1000))
+	}
+}
+
+func readMilliseconds(h *hit, _ voice, m []string) {
+	ms, _ := strconv.ParseFloat(m[1], 64)
+	h.verdict.Numbers[NumTimeout] = ms / 1000
+	h.verdict.Message = fmt.Sprintf("a collective (gloo) did not end within %.0f s: some rank did not take part", ms/1000)
+}
+
+func readConnect(h *hit, _ voice, m []string) {
+	h.verdict.Message = fmt.Sprintf("NCCL did not reach another rank at %s (%s): a wrong interface, a firewall, or a dead peer", m[1], strings.ToLower(m[2]))
+}
+
+func readCudaFailure(h *hit, _ voice, m []string) {
+	h.verdict.Message = fmt.Sprintf("a CUDA call within NCCL failed: %s", m[2])
+	if m[1] != "" {
+		h.verdict.Message += " (" + m[1] + ")"
+	}
+}
+
+func readJoined(h *hit, _ voice, m []string) {
+	h.number(NumJoined, m[1])
+	h.number(NumExpected, m[2])
+	h.verdict.Message = fmt.Sprintf("only %s of %s ranks came to the meeting in time", m[1], m[2])
+}
+
+var settingUp = pattern.New(`\[([0-9]{1,6})\] $`)
+
+func readSettingUp(h *hit, v voice, _ []string) {
+	if m := settingUp.FindStringSubmatch(v.Flat[max(0, h.place-20):h.place]); m != nil {
+		h.rank(m[1])
+	}
+	h.verdict.Message = "rank 0 did not say in time how to reach it (NCCL's id): it died before, or is on another address"
+}
+
+// portForm is a port in PyTorch's words, in Python's pair of address and port, or alone.
+var portForm = pattern.New(`(?:\bport:? |', )([0-9]{1,5})\b`)
+
+func readPort(h *hit, v voice, _ []string) {
+	h.verdict.Message = "a port that the program listens on is taken"
+	if m := portForm.FindStringSubmatch(v.Near(h.place, 160)); m != nil {
+		h.number(NumPort, m[1])
+		h.verdict.Message = fmt.Sprintf("port %s is taken by another program", m[1])
+	}
+}
+
+var nestedRank = pattern.New(`(?s)^.*\brank *: *([0-9]{1,6}) `)
+
+// readNestedKill: another launcher between muster and the worker says how that one ended.
+func readNestedKill(h *hit, v voice, _ []string) {
+	if m := nestedRank.FindStringSubmatch(v.Flat[max(0, h.place-120):h.place]); m != nil {
+		h.rank(m[1])
+	}
+}
