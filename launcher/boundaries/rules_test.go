@@ -26,7 +26,7 @@ var rules = []rule{
 		from: []string{"cmd/muster-agent", "launcher/agent", "launcher/proc", "launcher/ranklog", "launcher/rundir", "launcher/orders"},
 		not: []string{hcl, cty, cli, ssh, nvml, term, "launcher", "launcher/config", "launcher/remote/...", "launcher/plan",
 			"launcher/coordinator/...", "launcher/event", "launcher/report", "launcher/view", "launcher/testbed/...",
-			"launcher/check", "launcher/failure"},
+			"launcher/check/...", "launcher/failure/...", "launcher/nccl", "launcher/allocator"},
 		why: "the agent is copied to every host and started there: it does what it is told, and each MB costs start time",
 	},
 	{
@@ -86,6 +86,17 @@ var rules = []rule{
 		not: []string{"launcher", "launcher/config", "launcher/remote/...", "launcher/agent", "launcher/coordinator/...", "launcher/view",
 			"launcher/plan", "rendezvous/...", hcl, ssh, grpc},
 		why: "events and reports are values that every end of a run reads",
+	},
+	{
+		from: []string{"launcher/nccl", "launcher/allocator", "launcher/check/codes", "launcher/failure/class"},
+		not:  []string{"launcher", "launcher/...", "rendezvous/...", "plugins/...", hcl, cty},
+		why:  "what is known of libraries, and names of findings and failures, are data that others look up",
+	},
+	{
+		from:   []string{"launcher/check", "launcher/failure/...", "launcher/nccl", "launcher/allocator"},
+		not:    []string{"os", "os/exec", "net", "net/http", "math/rand", "math/rand/v2", "syscall", "golang.org/x/sys/unix"},
+		direct: true,
+		why:    "verdicts are the same wherever they are made of the same evidence",
 	},
 	{
 		from: []string{"launcher/failure", "launcher/check"},
@@ -153,5 +164,5 @@ var onlies = []only{
 // later names what DESIGN.md has and this tree may not have yet. A rule about anything
 // else that is not there is a slip.
 var later = []string{
-	"cmd/muster-plugin-nvml", "launcher/check", "launcher/failure", "plugins/nvml/...", nvml,
+	"cmd/muster-plugin-nvml", "plugins/nvml/...", nvml, // read without cgo, they are not there
 }

@@ -61,6 +61,9 @@ func (b *brain) evidenceOf(rank int, r *rankState) failure.RankEvidence {
 	}
 	found.Shm, found.Disk = space(seen.Shm), space(seen.Disk)
 	found.GPUs = b.devicesOf(rank, r.host)
+	if b.job.Restart != nil {
+		found.Xids = b.job.Restart.Xids
+	}
 	found.Steps = stepsIn(seen, b.job.Progress.Pattern)
 	return found
 }
