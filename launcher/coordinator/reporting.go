@@ -1,0 +1,151 @@
+package coordinator
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/report"
+)
+
+func overWords(r *report.Report) string {
+	if r.FirstCause != nil {
+		return r.FirstCause.Message
+	}
+	return "all ranks ended well"
+}
+
+// report tells the end.
+func (b *brain) report() *report.Report {
+	r := &report.Report{
+		Version: report.Version, Run: b.run, Job: b.plan.Job, Outcome: report.OK,
+		Left: append([]string{}, b.left...), Warnings: append([]string{}, b.warnings...), Attempts: []report.Attempt{},
+		Findings: append([]report.Finding{}, b.findings...), Placement: b.placement(),
+	}
+	for rank, s := range b.ranks {
+		r.Ranks = append(r.Ranks, b.rankReport(rank, s))
+	}
+	r.FirstCause, r.Exit = b.cause()
+	switch {
+	case b.stop != nil && (r.FirstCause == nil || b.phaseWhenStopped()):
+		r.Outcome, r.Exit = report.Stopped, b.stop.exit
+		r.FirstCause = &report.Cause{Class: report.ClassStopped, Message: "stopped: " + b.stop.reason, Attempt: b.attempt}
+	case r.FirstCause != nil:
+		r.Outcome = report.Failed
+	}
+	if c := r.FirstCause; c != nil {
+		c.Evidence = append([]string{}, c.Evidence...)
+		if c.Numbers == nil {
+			c.Numbers = map[string]float64{}
+		}
+	}
+	r.Attempts = append(r.Attempts, b.past...)
+	if b.begun != 0 {
+		r.Attempts = append(r.Attempts, b.attemptReport(r))
+	}
+	return r
+}
+
+func (b *brain) attemptReport(r *report.Report) report.Attempt {
+	a := report.Attempt{Attempt: b.attempt, Started: b.wall(b.begun), Ended: b.wall(b.done), Outcome: r.Outcome, Changes: map[string]string{}}
+	if r.FirstCause != nil {
+		a.Class, a.Decision, a.Reason = r.FirstCause.Class, "end", "the job file has no restart block"
+		if d := b.trials.decision; d != nil {
+			a.Reason = d.Reason
+		}
+		if r.Outcome == report.Stopped {
+			a.Reason = r.FirstCause.Message
+		}
+	}
+	return a
+}
+
+// phaseWhenStopped reports whether the user's stop came before any failure: then what
+// workers made of it is no failure of theirs.
+func (b *brain) phaseWhenStopped() bool {
+	return b.firstFailure() < 0 && b.lost == nil && len(b.refusals) == 0
+}
+
+func (b *brain) rankReport(rank int, s *rankState) report.Rank {
+	r := report.Rank{Rank: rank, Host: b.hosts[s.host].name, Ends: append(append([]report.End{}, s.past...), b.endsOf(s)...)}
+	if d := b.plan.Ranks[rank].Device; d != nil {
+		r.GPU = &report.GPU{Name: d.String(), Index: d.Index, Seen: b.plan.Seen(rank), UUID: d.UUID, PCI: d.PCI}
+	}
+	return r
+}
+
+// endsOf is how a rank ended in the attempt in progress: one end, or none if it was not
+// started.
+func (b *brain) endsOf(s *rankState) []report.End {
+	switch e := s.ended; {
+	case e != nil:
+		return []report.End{{
+			Attempt: e.Attempt, Exit: e.Code, Signal: e.Signal, StoppedByMuster: e.Sent, Log: s.log, Error: e.Error, Left: e.Left,
+		}}
+	case s.started:
+		return []report.End{{Attempt: b.attempt, Log: s.log, Error: "its end is not known: " + b.hosts[s.host].name + " was lost"}}
+	}
+	return nil
+}
+
+// cause finds what came first, and the exit status that follows from it.
+func (b *brain) cause() (*report.Cause, int) {
+	if len(b.refusals) > 0 {
+		return b.refusalCause()
+	}
+	if b.lost != nil && b.lost.Class == report.ClassInternal {
+		return b.lost, report.ExitInternal
+	}
+	if found, ok := b.diagnose(); ok {
+		return b.causeOf(found)
+	}
+	return nil, report.ExitOK
+}
+
+func lossExit(class string) int {
+	switch class {
+	case report.ClassInternal:
+		return report.ExitInternal
+	case report.ClassEarlyExit:
+		return report.ExitTimeout
+	case report.ClassWrongGPU:
+		return report.ExitRefused
+	}
+	return report.ExitUnreachable
+}
+
+func (b *brain) refusalCause() (*report.Cause, int) {
+	c := &report.Cause{Class: report.ClassRefused, Attempt: b.attempt}
+	if !slices.ContainsFunc(b.refusals, func(r refusal) bool { return !r.taken }) {
+		c.Class = report.ClassTaken
+	}
+	exit := 0
+	var lines []string
+	for _, r := range b.refusals {
+		if r.found { // it says itself where
+			lines = append(lines, r.message)
+		} else {
+			lines = append(lines, r.host+": "+r.message)
+		}
+		if r.log != "" {
+			c.Evidence = append(c.Evidence, r.host+": all of its output is in "+r.log)
+		}
+		if c.Tail == "" {
+			c.Host, c.Tail, c.Log = r.host, text(r.output), r.log
+		}
+		exit = max(exit, r.code)
+	}
+	c.Message = strings.Join(lines, "\n")
+	return c, exit
+}
+
+// firstFailure is the rank that failed first by itself, on the coordinator's clock; -1
+// if none did.
+func (b *brain) firstFailure() int {
+	first := -1
+	for rank, r := range b.ranks {
+		if r.ended != nil && failedByItself(r.ended) && (first < 0 || r.at < b.ranks[first].at) {
+			first = rank
+		}
+	}
+	return first
+}
