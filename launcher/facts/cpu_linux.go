@@ -5,27 +5,26 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
-// cpus asks the scheduler for this process's affinity mask (sched_getaffinity(2)),
-// which a cpuset cgroup narrows, and sysfs for which of those CPUs share a core.
+// cpus reads which CPUs this process may run on (Cpus_allowed_list of proc_pid_status(5),
+// which a cpuset cgroup and an affinity mask narrow; unlike sched_getaffinity(2) it needs
+// no mask as long as the machine's), and sysfs for which of those CPUs share a core.
 func cpus(root Root) CPUs {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return CPUs{}
-	}
-	var allowed []int
-	for cpu, n := 0, set.Count(); len(allowed) < n; cpu++ {
-		if set.IsSet(cpu) {
-			allowed = append(allowed, cpu)
-		}
-	}
+	allowed := allowedCPUs(root.Read("/proc/self/status"))
 	cores := coresOf(allowed, func(cpu int) string {
 		return root.Read(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu))
 	})
 	return CPUs{Allowed: allowed, Physical: len(cores), Cores: cores}
+}
+
+func allowedCPUs(status string) []int {
+	for line := range strings.Lines(status) {
+		if list, is := strings.CutPrefix(line, "Cpus_allowed_list:"); is {
+			return cpuList(list)
+		}
+	}
+	return nil
 }
 
 // coresOf groups CPUs by core, in the order of their first CPUs: a core's list of siblings

@@ -97,3 +97,12 @@ func TestLogindThatWouldKillTheRunIsKnown(t *testing.T) {
 		t.Errorf("after the site's own setting: %+v", got)
 	}
 }
+
+func TestAllowedCPUsAreReadOnAnyMachine(t *testing.T) {
+	if got := allowedCPUs("Name:\tx\nCpus_allowed:\tf,0000000f\nCpus_allowed_list:\t0-1,1500-1501\n"); !slices.Equal(got, []int{0, 1, 1500, 1501}) {
+		t.Errorf("allowed: %v", got)
+	}
+	if got := allowedCPUs("Name:\tx\n"); got != nil {
+		t.Errorf("nobody tells, and %v are allowed", got)
+	}
+}
