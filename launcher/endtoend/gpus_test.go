@@ -437,3 +437,16 @@ func TestASavedPlanRunsOnlyWhileTheHostsAreTheSame(t *testing.T) {
 	u.run("run", "--plan", saved).exits(75).says("not as they were", "rank 2 (node1): device GPU-00000000-dead", "nothing was started")
 	u.run("run", "--plan", u.file("empty.json", "{}")).exits(78).says("no saved plan")
 }
+
+func TestALocalRunUsesTheGPUsOfItsOwnMachine(t *testing.T) {
+	u := newUser(t, theMachines(t)).sittingAt("l40s")
+	path := u.file("local.hcl", "job \"l\" {\n  command = [\"cudaworker\", \"-for\", \"100ms\"]\n  hosts \"local\" {}\n  ranks { devices = [3, 0] }\n}\n")
+	found := landings(t, u.run("run", path, "--no-check").exits(0))
+	if found["localhost:0"].Index != 3 || found["localhost:1"].Index != 0 {
+		t.Errorf("ranks are at %+v", found)
+	}
+	u.run("probe").exits(0).prints("by nvml")
+	// On this machine its own environment is the user's.
+	u.env = []string{"CUDA_VISIBLE_DEVICES=1,2"}
+	u.run("run", path, "--no-check").exits(75).says("GPU 3 is not among the devices that CUDA_VISIBLE_DEVICES=1,2 allows")
+}
