@@ -43,7 +43,8 @@ func deviceNames(f facts.Host) []string {
 	return found
 }
 
-// variable is what a host's first rank is given by the job file; defaults do not count.
+// variable is what a host's first rank is given by the job file; defaults do not count, and
+// secrets are not looked into, as findings quote what they are about.
 func (j *judge) variable(host int, name string) string {
 	part := j.in.Plan.Hosts[host]
 	if part.Ranks == 0 {
@@ -54,7 +55,7 @@ func (j *judge) variable(host int, name string) string {
 		return "" // the plan has evaluated it before
 	}
 	for _, v := range vars {
-		if v.Name == name && !v.Default {
+		if v.Name == name && !v.Default && !v.Sensitive {
 			return v.Value
 		}
 	}

@@ -2,6 +2,8 @@ package coordinator
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/failure"
@@ -89,6 +91,8 @@ func (b *brain) devicesOf(rank, host int) []failure.GPU {
 		}
 		if b.watch != nil && b.watch.last[host] != nil {
 			g.Before = useOf(d.UUID, before, b.watch.last[host].sight, rank)
+		} else {
+			g.Before = useOfPlan(before)
 		}
 		all = append(all, g)
 	}
@@ -127,6 +131,38 @@ func useOf(uuid string, before plan.Before, s *orders.Sight, rank int) *failure.
 		use.Processes = append(use.Processes, p)
 	}
 	return use
+}
+
+// useOfPlan is what others held when the plan was made, for a worker that was gone before
+// anybody looked; nil where that was nothing.
+func useOfPlan(before plan.Before) *failure.Use {
+	if before.Total == 0 || len(before.PIDs) == 0 {
+		return nil
+	}
+	holder := failure.Process{Rank: failure.Foreign, PID: slices.Min(slices.Collect(maps.Keys(before.PIDs))), Bytes: before.Used}
+	if more := len(before.PIDs) - 1; more > 0 {
+		holder.Name = fmt.Sprintf("with %d more", more)
+	}
+	return &failure.Use{Total: before.Total, Used: before.Used, Processes: []failure.Process{holder}}
+}
+
+// flagSurvived tells of workers that ended well although their GPU memory had run out: what
+// they did instead is the program's secret, and may be nothing.
+func (b *brain) flagSurvived() {
+	ranks := map[string][]int{}
+	for rank, r := range b.ranks {
+		if r.ended == nil || r.ended.Error != "" || r.ended.Code != 0 || r.ended.Signal != "" {
+			continue
+		}
+		evidence := b.evidenceOf(rank, r).Evidence
+		evidence.Steps = nil
+		for _, note := range failure.Classify(evidence).Notes {
+			ranks[note] = append(ranks[note], rank)
+		}
+	}
+	for _, note := range slices.Sorted(maps.Keys(ranks)) {
+		b.warn("", "%s: %s", listRanks(ranks[note]), note)
+	}
 }
 
 // stepsIn reads from the end of a worker's output how far it was.

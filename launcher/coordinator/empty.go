@@ -27,8 +27,10 @@ type emptying struct {
 	// patience is how long devices may take: emptyWait, or longer where a restart waits for
 	// others' memory.
 	patience time.Duration
-	number   int // of the last look
-	hosts    map[int]*emptyHost
+	// others is set where those are waited for too that were there before the run.
+	others bool
+	number int // of the last look
+	hosts  map[int]*emptyHost
 }
 
 type emptyHost struct {
@@ -42,7 +44,11 @@ type emptyHost struct {
 func (b *brain) beginEmptying() {
 	b.empty = &emptying{began: b.now, patience: emptyWait, hosts: map[int]*emptyHost{}}
 	for i, h := range b.hosts {
-		if len(b.plan.Hosts[i].Devices) > 0 && h.linked && !h.gone && !h.finished {
+		claims, _ := b.plan.Claims(i)
+		if len(claims) == 0 {
+			continue // none, or shared: who is there need not be in the way
+		}
+		if h.linked && !h.gone && !h.finished {
 			b.empty.hosts[i] = &emptyHost{}
 			b.askIfEmpty(i)
 		}
@@ -65,12 +71,13 @@ func (b *brain) emptySeen(host int, s *orders.Sight) {
 		return
 	}
 	h.asked, h.next = 0, b.now.Add(emptyPace)
-	h.still = notEmpty(b.plan.Before(host), s)
+	h.still = notEmpty(b.plan.Before(host), s, b.empty.others)
 	h.done = len(h.still) == 0
 }
 
-// notEmpty says what is on devices that was not there before the run.
-func notEmpty(before []plan.Before, s *orders.Sight) []string {
+// notEmpty says what is on devices that was not there before the run; with others, also who
+// holds much of them since before.
+func notEmpty(before []plan.Before, s *orders.Sight, others bool) []string {
 	if s.Error != "" {
 		return []string{"its devices cannot be looked at: " + s.Error}
 	}
@@ -78,7 +85,7 @@ func notEmpty(before []plan.Before, s *orders.Sight) []string {
 	for _, d := range before {
 		var holders []string
 		for _, held := range s.Held {
-			if held.UUID == d.Device.UUID && held.Kind != "graphics" && !d.PIDs[held.PID] {
+			if held.UUID == d.Device.UUID && held.Kind != "graphics" && (!d.PIDs[held.PID] || others && held.Bytes != nil && *held.Bytes > leftOver) {
 				holders = append(holders, holderWords(held))
 			}
 		}

@@ -25,6 +25,7 @@ type trials struct {
 // wanted, and what muster's own fault was, is not.
 func (b *brain) decide() bool {
 	b.trials.decision = nil
+	b.flagSurvived()
 	if b.stop != nil || b.job.Restart == nil || b.lost != nil && b.lost.Class == report.ClassInternal || len(b.refusals) > 0 {
 		return false
 	}
@@ -77,7 +78,7 @@ func (b *brain) restartAfterFailure() {
 	b.say(event.Event{Kind: event.Restarting, Host: b.trials.cause.Host, Rank: b.trials.cause.Rank,
 		Message: fmt.Sprintf("%s (%s); starting again%s: %s", b.trials.cause.Message, b.trials.cause.Class, wait, d.Reason)})
 	if d.WaitMemory > 0 && b.empty != nil {
-		b.empty.patience = time.Duration(d.WaitMemory * float64(time.Second))
+		b.empty.patience, b.empty.others = time.Duration(d.WaitMemory*float64(time.Second)), true
 	}
 }
 

@@ -113,6 +113,10 @@ func checked(t *testing.T, s *gpus.Scenario, prepare func(*testbed.Host), args .
 	if s, err = s.OnThisMachine(); err != nil {
 		t.Fatal(err)
 	}
+	python, err := standInTorch(dir, "good", goodTorch, "$NCCL_BUFFSIZE")
+	if err != nil {
+		t.Fatal(err)
+	}
 	bed := testbed.New(t, testbed.Options{GPUs: s, Keep: []string{dir}})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -120,7 +124,7 @@ func checked(t *testing.T, s *gpus.Scenario, prepare func(*testbed.Host), args .
 	if prepare != nil {
 		prepare(host)
 	}
-	out, _, err := host.Run(ctx, append([]string{filepath.Join(dir, "gpucheck"), "-worker", "/usr/bin/cudaworker", "-out", "/root/out", "-json"}, args...)...)
+	out, _, err := host.Run(ctx, append([]string{filepath.Join(dir, "gpucheck"), "-worker", "/usr/bin/cudaworker", "-python", python, "-out", "/root/out", "-json"}, args...)...)
 	var said struct{ Checks []result }
 	if bad := json.Unmarshal(out, &said); bad != nil {
 		t.Fatalf("%v: %v: %s", err, bad, out)
@@ -171,6 +175,12 @@ func TestAllIsWellOnAMachineWithSeveralGPUs(t *testing.T) {
 		t.Error("no plan is kept")
 	}
 	if notes := results["ranks land as planned: by default"].Notes; !slices.Contains(notes, "nvidia-smi shows the ranks "+byPID) {
+		t.Errorf("notes %q", notes)
+	}
+	if notes := results["torch: it takes what the allocator block becomes"].Notes; !strings.Contains(strings.Join(notes, " "), "per_process_memory_fraction:0.9") {
+		t.Errorf("notes %q", notes)
+	}
+	if notes := results["torch: a setting that it does not know"].Notes; !slices.Contains(notes, "torch 2.10.0+cu128 stops there") {
 		t.Errorf("notes %q", notes)
 	}
 }

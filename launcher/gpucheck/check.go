@@ -61,10 +61,15 @@ func checks() []check {
 		check{"more ranks than GPUs are refused", checkTooMany},
 		check{"one GPU under two names is refused", checkTwoNames},
 		check{"two ranks share a GPU where that is meant", checkShared},
+		check{"muster sees each rank on its GPU", checkProven},
 		check{"a GPU in use by a process is refused", checkBusyProcess},
 		check{"a GPU in use by a run is refused", checkBusyRun},
 		check{"two launches at once get no GPU in common", checkRace},
 		check{"one GPU each for two launches at once", checkSideBySide},
+		check{"torch: muster finds the one that Python imports", checkTorchFound},
+		check{"torch: it takes what the allocator block becomes", checkAllocator},
+		check{"torch: a setting that it does not know", checkUnknownSetting},
+		check{"torch: NCCL starts in a rank's environment", checkNCCL},
 		check{"nothing is left and nothing was set", checkAfter},
 	)
 }

@@ -21,12 +21,18 @@ const stayAtMost = "50s"
 
 // write writes a job of workers with these lines in its ranks block.
 func (s *session) write(what string, ranks ...string) job {
+	j := s.name(what)
+	s.keep(filepath.Join(runFolder, j.name+".hcl"), jobText(s.argv("64MiB", j.stop), ranks, ""))
+	return j
+}
+
+// name names a job that is about to be written.
+func (s *session) name(what string) job {
 	s.jobs++
 	j := job{name: fmt.Sprintf("%02d-%s", s.jobs, what)}
 	j.path = filepath.Join(s.out, runFolder, j.name+".hcl")
 	j.stop = filepath.Join(s.out, runFolder, j.name+".stop")
 	_ = os.Remove(j.stop) // of an earlier time in the same folder
-	s.keep(filepath.Join(runFolder, j.name+".hcl"), jobText(s.argv("64MiB", j.stop), ranks))
 	return j
 }
 
@@ -35,7 +41,8 @@ func (s *session) argv(bytes, stop string) []string {
 	return []string{s.worker, "-bytes", bytes, "-for", stayAtMost, "-until", stop}
 }
 
-func jobText(command, ranks []string) string {
+// jobText is a job file; more stands in the job block.
+func jobText(command, ranks []string, more string) string {
 	var words []string
 	for _, w := range command {
 		words = append(words, quote(w))
@@ -44,7 +51,7 @@ func jobText(command, ranks []string) string {
 	if len(ranks) > 0 {
 		text += "  ranks {\n    " + strings.Join(ranks, "\n    ") + "\n  }\n"
 	}
-	return text + "}\n"
+	return text + more + "}\n"
 }
 
 // quote writes a text as HCL has it.

@@ -85,8 +85,8 @@ func TestBeginningsOfUUIDsTellGPUsApart(t *testing.T) {
 }
 
 func TestTextsAreQuotedAsHCLHasThem(t *testing.T) {
-	got := jobText([]string{`/a "b"/${c}`, "%{d}"}, []string{"per_host = 2"})
-	for _, want := range []string{`command = ["/a \"b\"/$${c}", "%%{d}"]`, "ranks {\n    per_host = 2\n  }"} {
+	got := jobText([]string{`/a "b"/${c}`, "%{d}"}, []string{"per_host = 2"}, "  more = 1\n")
+	for _, want := range []string{`command = ["/a \"b\"/$${c}", "%%{d}"]`, "ranks {\n    per_host = 2\n  }\n  more = 1\n}"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s\nlacks %s", got, want)
 		}

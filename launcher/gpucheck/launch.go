@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -32,10 +33,28 @@ type launch struct {
 	argv    []string
 	begin   time.Time
 	cmd     *exec.Cmd
-	stderr  bytes.Buffer  // until ended is closed, nobody else's
+	stderr  stream
 	text    []string      // of the output, likewise
 	workers chan worker   // closed at the end of the output
 	ended   chan struct{} // closed once it has ended
+}
+
+// stream takes in what a program says while others look at it.
+type stream struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *stream) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *stream) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }
 
 // start starts a program whose output has the lines of workers. Whoever starts one ends it.

@@ -32,6 +32,7 @@ To check a machine without Go, compiler or network, build elsewhere and copy one
   scp -r bin/gpu-check HOST:
   ssh HOST gpu-check/gpucheck        and fetch HOST:gpu-check-out
 
+Where a Python has torch, what muster sets for it and for NCCL is tried too (-python).
 It needs nvidia-smi and the driver's libraries (libnvidia-ml.so.1, libcuda.so.1), a glibc
 of the last ten years, and a machine of the kind that it was built for (amd64, arm64).
 
@@ -42,6 +43,7 @@ Exit status: 0 nothing failed, 1 something did, 2 wrong arguments.
 // options are the flags.
 type options struct {
 	muster, plugin, worker, out string
+	python                      string
 	json                        bool
 	limit                       time.Duration
 }
@@ -70,6 +72,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.muster, "muster", "", "the muster to check (default: that beside gpucheck)")
 	flags.StringVar(&o.plugin, "plugin", "", "its NVML plugin (default: muster-plugin-nvml beside gpucheck)")
 	flags.StringVar(&o.worker, "worker", "", "what ranks run (default: cudaworker beside gpucheck)")
+	flags.StringVar(&o.python, "python", "python3", "a Python with torch, for checks of that")
 	flags.StringVar(&o.out, "out", "gpu-check-out", "folder for what tools said; made if missing")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object instead of a table")
 	flags.DurationVar(&o.limit, "limit", 210*time.Second, "start no check after this time")

@@ -27,6 +27,8 @@ type session struct {
 	nvml, smi *plugins.GPUs
 	usable    []row // those that muster gives ranks, in their order
 	pids      map[int]bool
+	torch     torch  // that of Python, once it was asked
+	noTorch   error  // why there is none
 	how       string // workers are seen: byPID, byNumber, byMemory; "": none was yet
 }
 

@@ -135,6 +135,7 @@ func (p *Plan) derived(host int, m Meeting) []Var {
 // over all.
 func (p *Plan) allocatorVars(host int, m Meeting, given []Var) ([]Var, []allocator.Finding) {
 	var below, above []allocator.Given
+	secret := false
 	environ := p.environOf(host, m)
 	for _, name := range allocator.Names {
 		if value, is := environ[name]; is {
@@ -144,6 +145,7 @@ func (p *Plan) allocatorVars(host int, m Meeting, given []Var) ([]Var, []allocat
 	for _, v := range given {
 		if slices.Contains(allocator.Names, v.Name) {
 			above = append(above, allocator.Given{Name: v.Name, Text: v.Value, Source: v.Source})
+			secret = secret || v.Sensitive
 		}
 	}
 	torch := p.softwareOf(host, m).Torch
@@ -165,7 +167,10 @@ func (p *Plan) allocatorVars(host int, m Meeting, given []Var) ([]Var, []allocat
 	}
 	var vars []Var
 	for _, v := range set {
-		vars = append(vars, Var{Name: v.Name, Value: v.Value, Source: v.Source})
+		vars = append(vars, Var{Name: v.Name, Value: v.Value, Source: v.Source, Sensitive: secret})
+	}
+	if secret {
+		findings = nil // their words quote values
 	}
 	return vars, findings
 }
@@ -278,12 +283,17 @@ func (p *Plan) ncclProblems(host int, m Meeting, given []Var) []Problem {
 	n := p.ncclHost(host, m)
 	block, findings := p.ncclVars(host, m, given)
 	var effective []nccl.Var
+	var secret []nccl.Var // whose values no words may quote
 	for _, v := range slices.Concat(block, given) {
+		if v.Sensitive {
+			secret = append(secret, nccl.Var{Name: v.Name})
+			continue
+		}
 		findings = append(findings, from(v.Source, nccl.CheckVersion(v.Name, v.Value, n.Version))...)
 		effective = append(effective, nccl.Var{Name: v.Name, Value: v.Value, Source: v.Source})
 	}
 	problems := problemsOf(findings)
-	found, more := p.foundOnHost(host, m, effective)
+	found, more := p.foundOnHost(host, m, slices.Concat(effective, secret))
 	problems = append(problems, more...)
 	return append(problems, problemsOf(nccl.Advise(append(effective, found...), n))...)
 }
