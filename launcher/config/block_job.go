@@ -26,7 +26,7 @@ var jobSchema = schema{
 		{name: "python"},
 	},
 	blocks: []blockSchema{
-		{name: "hosts", label: `"ssh"`, required: true},
+		{name: "hosts", label: `"ssh"`, required: true, missing: `hosts "local" {} for this machine, or hosts "ssh" { names = [...] }`},
 		{name: "ranks"},
 		{name: "nccl"},
 		{name: "allocator"},
@@ -38,6 +38,32 @@ var jobSchema = schema{
 		{name: "check"},
 		{name: "logs"},
 	},
+	elsewhere: torchrunWords,
+}
+
+// torchrunWords says how what torchrun's users know is written here: its flags, and
+// what its documentation calls things.
+var torchrunWords = map[string]string{
+	"nproc_per_node": "ranks { per_host = N }",
+	"nproc":          "ranks { per_host = N }",
+	"workers":        "ranks { per_host = N }",
+	"gpus":           "ranks { per_host = N }; without it, each GPU gets a rank",
+	"devices":        "ranks { devices = ... }",
+	"backend":        "ranks { backend = ... }",
+	"nnodes":         `the hosts in hosts "ssh" { names = [...] }; there are as many as it names`,
+	"nodes":          `the hosts in hosts "ssh" { names = [...] }`,
+	"max_restarts":   "restart { attempts = N }",
+	"master_addr":    "nothing: muster chooses the host where the ranks meet, and sets MASTER_ADDR",
+	"master_port":    `nothing: muster chooses a free port and sets MASTER_PORT; ports = "20000-29999" says from which`,
+	"rdzv_backend":   "nothing: muster has the ranks meet without one",
+	"rdzv_endpoint":  "nothing: muster has the ranks meet without one",
+	"rdzv_id":        "nothing: each run has its own",
+	"standalone":     `hosts "local" {}`,
+	"cwd":            "workdir = ...",
+	"environment":    "env = { ... }",
+	"args":           "all of it in command = [...]",
+	"script":         `command = ["python", "train.py"]`,
+	"module":         `command = ["python", "-m", "package.train"]`,
 }
 
 const defaultLease = 30 * time.Second

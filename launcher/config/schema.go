@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,10 @@ type schema struct {
 	attrs  []attrSchema
 	blocks []blockSchema
 	hint   string // added where something else is written; "" for the list of what is allowed
+
+	// elsewhere has, for a name that other launchers use for what this block does not
+	// hold, how it is written here.
+	elsewhere map[string]string
 }
 
 type attrSchema struct {
@@ -28,6 +33,7 @@ type blockSchema struct {
 	label    string // what its one label is, "" where it has none
 	required bool
 	many     bool
+	missing  string // what to write where it is required and missing; "" for example
 }
 
 // content is a block's body, checked against a schema. Attributes that are not
@@ -89,7 +95,7 @@ func (d *decoder) required(c content, header hcl.Range, s schema) {
 	}
 	for _, block := range s.blocks {
 		if block.required && len(c.blocks[block.name]) == 0 {
-			d.missing(header, "Missing block", "%s needs a block: %s", capital(s.where), block.example())
+			d.missing(header, "Missing block", "%s needs a block: %s", capital(s.where), cmp.Or(block.missing, block.example()))
 		}
 	}
 }
@@ -145,6 +151,9 @@ func (s schema) unknownBlock(name string) string {
 
 func (s schema) unknown(kind, name string, same, other []string) string {
 	text := fmt.Sprintf("%s has no %s %q.", capital(s.where), kind, name)
+	if here := s.elsewhere[strings.ReplaceAll(name, "-", "_")]; here != "" {
+		return text + " Write " + here + "."
+	}
 	if near := nearest(name, append(same, other...)); near != "" {
 		text += fmt.Sprintf(" Did you mean %q?", near)
 	}
