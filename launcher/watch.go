@@ -180,7 +180,7 @@ func (w *watch) leave(wish Wish) (int, error) {
 // reach it. That a host is empty is told after what its agent had to say: it is the reason.
 func (w *watch) sendAll(ctx context.Context, p *plan.Plan) {
 	head := w.fleet.hosts[0]
-	join := orders.Join{Coordinator: head.ready.Pin}
+	join := orders.Join{Head: head.name, Coordinator: head.ready.Pin}
 	for _, m := range p.Candidates() {
 		join.Addrs = append(join.Addrs, net.JoinHostPort(m.Addr, strconv.Itoa(head.ready.Port)))
 	}
@@ -198,11 +198,11 @@ func (w *watch) sendAll(ctx context.Context, p *plan.Plan) {
 func (w *watch) listen(h *fleetHost) {
 	for said := range h.words {
 		if said.words.Error != "" {
-			w.troubleAt(h, errors.New(said.words.Error))
+			w.troubleAt(h, errors.New(said.words.Error), said.words.AfterEnd)
 		}
 		if said.err != nil {
 			if !w.hasLinked(h.name) {
-				w.troubleAt(h, errors.New("the connection to it ended before it had joined the run"))
+				w.troubleAt(h, errors.New("the connection to it ended before it had joined the run"), true)
 			}
 			return
 		}
@@ -217,11 +217,12 @@ func (w *watch) hasLinked(host string) bool {
 	return w.linked[host]
 }
 
-// troubleAt ends a run that has not started because a host cannot take part.
-func (w *watch) troubleAt(h *fleetHost, err error) {
+// troubleAt ends a run that has not started because a host cannot take part. afterEnd is
+// set for what the run's end brings too: after another's trouble it is no trouble.
+func (w *watch) troubleAt(h *fleetHost, err error, afterEnd bool) {
 	w.mu.Lock()
 	known := slices.ContainsFunc(w.trouble, func(e hostError) bool { return e.host == h.name })
-	if !known { // what came first says why
+	if !known && !(afterEnd && len(w.trouble) > 0) { // what came first says why
 		w.trouble = append(w.trouble, hostError{h.name, err})
 	}
 	w.mu.Unlock()

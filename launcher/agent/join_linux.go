@@ -36,7 +36,7 @@ func (a *agent) join(j *orders.Join) {
 			}
 		}
 		if !linked {
-			a.post(func() { a.unreachable(results) })
+			a.post(func() { a.unreachable(j.Head, results) })
 		}
 	}()
 }
@@ -51,11 +51,11 @@ func (a *agent) link(j *orders.Join, addr string) {
 	a.member = member
 }
 
-func (a *agent) unreachable(results []rendezvous.Reach) {
+func (a *agent) unreachable(head string, results []rendezvous.Reach) {
 	var tried []string
 	for _, r := range results {
 		tried = append(tried, r.Addr+": "+r.Error)
 	}
-	a.words.say(orders.FromAgent{Error: "cannot reach the head host: " + strings.Join(tried, "; ")})
+	a.words.say(orders.FromAgent{Error: "cannot reach the head host " + head + ": " + strings.Join(tried, "; ")})
 	a.finished = true
 }

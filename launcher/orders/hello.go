@@ -18,6 +18,8 @@ type FromAgent struct {
 	Hello       *Hello `json:"hello,omitempty"`
 	Coordinator *Ready `json:"coordinator,omitempty"` // the coordinator beside it is up
 	Error       string `json:"error,omitempty"`       // why there will be no more
+	// AfterEnd is set where Error is what the end of the coordinator brings, asked for or not.
+	AfterEnd bool `json:"after_end,omitempty"`
 }
 
 // Hello is an agent's first line.
@@ -55,6 +57,7 @@ type ToAgent struct {
 // Join tells an agent where its coordinator is.
 type Join struct {
 	Name        string         `json:"name"` // the host's name in the job file
+	Head        string         `json:"head"` // that of the host where the coordinator is
 	Coordinator rendezvous.Pin `json:"coordinator"`
 	Addrs       []string       `json:"addrs"` // host:port candidates, best first
 }
