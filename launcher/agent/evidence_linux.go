@@ -99,7 +99,17 @@ func (a *agent) evidence(w *worker, e *orders.Ended) *orders.Evidence {
 		Limit: after.limit, Peak: after.peak, Available: after.available,
 	}
 	found.Kernel = a.scene.kernel.lines()
-	found.Shm, found.Disk = spaceOf("/dev/shm"), spaceOf(a.stateDir)
+	found.Shm, found.Disk = spaceOf("/dev/shm"), fullest(a.stateDir, a.workdir, a.scene.checkpoints, os.TempDir())
+	return found
+}
+
+// fullest is the file system with the least room among those of these folders.
+func fullest(folders ...string) (found *orders.Space) {
+	for _, folder := range folders {
+		if s := spaceOf(folder); folder != "" && s != nil && s.Total > 0 && (found == nil || s.Free < found.Free) {
+			found = s
+		}
+	}
 	return found
 }
 

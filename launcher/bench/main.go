@@ -5,8 +5,8 @@
 // instruction of the last worker. Beside it stands the time of as many parallel OpenSSH
 // "true" on the same hosts, which is what any launcher over SSH has to do at least. Runs
 // of both alternate, so that whatever else the machine does hits both. Then it measures how
-// long a run on three hosts takes to end when a worker dies or a host is cut off. It needs
-// root and gcc, and ends whatever it starts.
+// long a run on three hosts takes to end when a worker dies or a host is cut off, and to
+// start again, beside torchrun. It needs root and gcc, and ends whatever it starts.
 //
 //	go run ./launcher/bench -muster bin/muster
 package main
@@ -59,7 +59,10 @@ func run(ctx context.Context, muster, sizes string, runs int) error {
 			return fmt.Errorf("%d hosts: %w", n, err)
 		}
 	}
-	return measureStops(ctx, muster, stopRuns)
+	if err := measureStops(ctx, muster, stopRuns); err != nil {
+		return err
+	}
+	return measureRestarts(ctx, muster, stopRuns)
 }
 
 // stopRuns is how often each way to end a run is measured: one that waits for the lease

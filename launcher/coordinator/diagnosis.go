@@ -146,10 +146,13 @@ func useOfPlan(before plan.Before) *failure.Use {
 	return &failure.Use{Total: before.Total, Used: before.Used, Processes: []failure.Process{holder}}
 }
 
+// mostSurvived is how many different words of workers are told.
+const mostSurvived = 4
+
 // flagSurvived tells of workers that ended well although their GPU memory had run out: what
 // they did instead is the program's secret, and may be nothing.
 func (b *brain) flagSurvived() {
-	ranks := map[string][]int{}
+	ranks, more := map[string][]int{}, []int(nil)
 	for rank, r := range b.ranks {
 		if r.ended == nil || r.ended.Error != "" || r.ended.Code != 0 || r.ended.Signal != "" {
 			continue
@@ -157,11 +160,18 @@ func (b *brain) flagSurvived() {
 		evidence := b.evidenceOf(rank, r).Evidence
 		evidence.Steps = nil
 		for _, note := range failure.Classify(evidence).Notes {
-			ranks[note] = append(ranks[note], rank)
+			if _, known := ranks[note]; known || len(ranks) < mostSurvived {
+				ranks[note] = append(ranks[note], rank)
+			} else if len(more) == 0 || more[len(more)-1] != rank {
+				more = append(more, rank)
+			}
 		}
 	}
 	for _, note := range slices.Sorted(maps.Keys(ranks)) {
 		b.warn("", "%s: %s", listRanks(ranks[note]), note)
+	}
+	if len(more) > 0 {
+		b.warn("", "%s: memory had run out there too, in other words", listRanks(more))
 	}
 }
 

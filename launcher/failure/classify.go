@@ -120,6 +120,9 @@ func (e Evidence) weigh(v *Verdict) {
 		e.weighHostMemory(v)
 	case v.Class == class.OOMShm, v.Class == class.CrashBus:
 		v.evidence(e.Shm.words())
+	case v.Class == class.DiskFull && e.Shm.full() && !e.Disk.full(): // the message need not name the file
+		v.become(class.OOMShm, Likely, "/dev/shm is full, and no disk of the run is")
+		v.evidence(e.Shm.words(), e.Disk.words())
 	case v.Class == class.DiskFull:
 		v.evidence(e.Disk.words())
 	case strings.HasPrefix(v.Class, "oom."):

@@ -61,6 +61,10 @@ func TestSIGKILLIsForWantOfMemoryOnlyWhereThatIsCounted(t *testing.T) {
 		{"a shell says 137 for it", shell, class.OOMHost, Likely, class.No, "memory limit of its cgroup", "137"},
 		{"torchrun within the worker says it", torchrun, class.OOMHost, Likely, class.No, "memory limit of its cgroup", "0 -> 1"},
 		{"the host counted a kill", Evidence{Signal: "SIGKILL", Memory: &Memory{HostBefore: count(3), HostAfter: count(4)}}, class.OOMHost, Likely, class.No, "the host ran out of memory", "3 -> 4"},
+		{"the host counted one for a cgroup's limit, in a container", Evidence{Signal: "SIGKILL", PIDs: []int{9}, Memory: &Memory{HostBefore: count(3), HostAfter: count(4)},
+			Kernel: []string{"Memory cgroup out of memory: Killed process 4321 (python) total-vm:9kB, anon-rss:8kB"}}, class.OOMHost, Likely, class.No, "limit of a cgroup", "process 4321"},
+		{"of two kills one was the host's", Evidence{Signal: "SIGKILL", PIDs: []int{9}, Memory: &Memory{HostBefore: count(3), HostAfter: count(5)},
+			Kernel: []string{"Out of memory: Killed process 77 (java)", "Memory cgroup out of memory: Killed process 4321 (python)"}}, class.OOMHost, Likely, class.No, "the host ran out of memory", "3 -> 5"},
 		{"nobody counted one", Evidence{Signal: "SIGKILL", Memory: still}, class.KilledUnknown, Likely, class.Maybe, "the kernel counted no kill", "did not change"},
 		{"a shell's 137", Evidence{Code: 137}, class.KilledUnknown, Likely, class.Maybe, "SIGKILL (9)", "137"},
 		{"a wrapper's 247", Evidence{Code: 247}, class.KilledUnknown, Guess, class.Maybe, "SIGKILL", "256-9, maybe SIGKILL reported by a wrapper"},
@@ -71,7 +75,7 @@ func TestSIGKILLIsForWantOfMemoryOnlyWhereThatIsCounted(t *testing.T) {
 		{"a data-loader process was killed and counted", with(text(traceback("RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.")), func(e *Evidence) { e.Memory = grew.Memory }),
 			class.OOMHost, Certain, class.No, "data-loader", "0 -> 1"},
 		{"a data-loader process was killed and nobody counted it", with(text(traceback("RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.")), func(e *Evidence) { e.Memory = still }),
-			class.OOMHost, Guess, class.Maybe, "data-loader", "did not change"},
+			class.KilledUnknown, Likely, class.Maybe, "a process that it had started", "did not change"},
 		{"a child was killed and the rank says nothing", Evidence{Code: 1, Memory: grew.Memory}, class.OOMHost, "", "", "cgroup", "exit status was 1"},
 	})
 	if v := Classify(grew); v.Numbers[NumCgroup] != 1 || v.Numbers[NumLimit] != 32<<30 {

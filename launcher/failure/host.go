@@ -63,6 +63,12 @@ func (e Evidence) outOfMemory(v *Verdict) string {
 	case m.hostGrew():
 		v.Confidence = Likely
 		v.evidence(fmt.Sprintf("the host's count of kills for want of memory (oom_kill) went %d -> %d", *m.HostBefore, *m.HostAfter))
+		if said := e.onlyCgroups(); said != "" {
+			v.Numbers[NumCgroup] = 1
+			delete(v.Numbers, NumLimit) // is another cgroup's
+			v.evidence(fmt.Sprintf("the kernel's log says %q", said))
+			return "the kernel killed it as the memory limit of a cgroup was reached"
+		}
 		return "the kernel killed it as the host ran out of memory"
 	}
 	return ""
@@ -91,6 +97,19 @@ func (e Evidence) kernelKill(v *Verdict) string {
 		return fmt.Sprintf("the kernel killed it (%s, pid %s) as the host ran out of memory", name, pid)
 	}
 	return ""
+}
+
+// onlyCgroups is what the kernel's log says of the last kill, where each was for the limit of
+// a cgroup: the numbers of processes there need not be those of a container.
+func (e Evidence) onlyCgroups() (said string) {
+	text := e.kernelText()
+	for _, at := range oomKillForm.FindAllStringSubmatchIndex(text, 64) {
+		if text[at[2]] != 'M' {
+			return ""
+		}
+		said = excerpt(text[at[0]:min(len(text), at[1]+100)])
+	}
+	return said
 }
 
 // constraint is what the kernel says of the limit that a kill was for.
@@ -139,6 +158,9 @@ func (e Evidence) killedInCgroup() bool {
 	return e.Memory.cgroupGrew() || len(e.PIDs) > 0 && e.kernelKill(&scratch) != ""
 }
 
+// ofKills are phrases of phrases.go that tell of a SIGKILL, for which memory is a guess.
+var ofKills = []string{"is killed by signal: Killed", "exited unexpectedly with signal 9"}
+
 // weighHostMemory: counters make certain what a worker's words leave open.
 func (e Evidence) weighHostMemory(v *Verdict) {
 	checked := of(class.OOMHost, Certain)
@@ -149,6 +171,9 @@ func (e Evidence) weighHostMemory(v *Verdict) {
 		if checked.Confidence == Certain {
 			v.Restart = class.No
 		}
+	} else if e.Memory.unchanged() && slices.Contains(ofKills, v.Phrase) {
+		v.become(class.KilledUnknown, Likely, "a process that it had started was killed by SIGKILL; the kernel counted no kill for want of memory, so a user, a scheduler or another program did it")
+		v.evidence("the kernel's counters of kills for want of memory did not change")
 	} else if e.Memory.unchanged() && v.Confidence == Likely {
 		v.Confidence = Guess
 		v.evidence("the kernel's counters of kills for want of memory did not change")
