@@ -43,15 +43,32 @@ type emptyHost struct {
 // beginEmptying asks every host that has devices of the plan.
 func (b *brain) beginEmptying() {
 	b.empty = &emptying{began: b.now, patience: emptyWait, hosts: map[int]*emptyHost{}}
-	for i, h := range b.hosts {
+	for i := range b.hosts {
 		claims, _ := b.plan.Claims(i)
-		if len(claims) == 0 {
-			continue // none, or shared: who is there need not be in the way
+		if len(claims) > 0 { // else shared: who is there need not be in the way
+			b.includeInEmptying(i)
 		}
-		if h.linked && !h.gone && !h.finished {
-			b.empty.hosts[i] = &emptyHost{}
-			b.askIfEmpty(i)
+	}
+}
+
+// waitForMemory has the next attempt wait for the memory that others hold, on shared
+// devices too.
+func (b *brain) waitForMemory(patience time.Duration) {
+	if b.empty == nil {
+		b.empty = &emptying{began: b.now, hosts: map[int]*emptyHost{}}
+	}
+	b.empty.patience, b.empty.others = patience, true
+	for i := range b.hosts {
+		if b.empty.hosts[i] == nil && len(b.plan.Before(i)) > 0 {
+			b.includeInEmptying(i)
 		}
+	}
+}
+
+func (b *brain) includeInEmptying(host int) {
+	if h := b.hosts[host]; h.linked && !h.gone && !h.finished {
+		b.empty.hosts[host] = &emptyHost{}
+		b.askIfEmpty(host)
 	}
 }
 

@@ -18,14 +18,14 @@ import (
 func gpuUUID(host, i int) string { return fmt.Sprintf("GPU-%d%d000000", host, i) }
 
 // newGPUDrill is a run of two hosts with two GPUs each, of which the first has 1 MiB in use.
-func newGPUDrill(t *testing.T) *drill {
+func newGPUDrill(t *testing.T, more ...string) *drill {
 	t.Helper()
 	job, diags := config.Source{Filename: "job.hcl", Text: []byte(`job "j" {
   command = ["true"]
   hosts "ssh" {
     names = ["a", "b"]
   }
-}`)}.Evaluate()
+` + strings.Join(more, "\n") + "\n}")}.Evaluate()
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
@@ -142,5 +142,31 @@ func TestAHostThatDoesNotSayWhetherItsDevicesAreEmptyIsNotWaitedForForEver(t *te
 	}
 	if d.finishes() != 2 || len(d.b.warnings) != 2 {
 		t.Errorf("%d hosts were ended, warnings %v", d.finishes(), d.b.warnings)
+	}
+}
+
+func TestMemoryOfSharedDevicesIsWaitedForToo(t *testing.T) {
+	d := newGPUDrill(t, "ranks {", "per_host = 4", "shared = true", "}")
+	d.b.beginEmptying()
+	d.take()
+	if d.b.empty == nil || len(d.b.empty.hosts) != 0 {
+		t.Fatalf("who is on shared devices need not be in the way: %+v", d.b.empty)
+	}
+	for host := range 2 {
+		d.join(host)
+	}
+	d.b.waitForMemory(20 * time.Second)
+	d.take()
+	d.answer(0, orders.Sight{})
+	d.answer(1, orders.Sight{Held: []orders.Held{{UUID: gpuUUID(1, 1), PID: 4711, Kind: "compute", Bytes: new(uint64(30 << 30))}}})
+	if d.b.areEmpty() {
+		t.Error("memory that others hold is not waited for")
+	}
+	d.tick(time.Second, 0, 1)
+	d.b.areEmpty() // looks again
+	d.take()
+	d.answer(1, orders.Sight{})
+	if !d.b.areEmpty() {
+		t.Errorf("the memory is free: %+v", d.b.empty)
 	}
 }

@@ -77,8 +77,8 @@ func (b *brain) restartAfterFailure() {
 	}
 	b.say(event.Event{Kind: event.Restarting, Host: b.trials.cause.Host, Rank: b.trials.cause.Rank,
 		Message: fmt.Sprintf("%s (%s); starting again%s: %s", b.trials.cause.Message, b.trials.cause.Class, wait, d.Reason)})
-	if d.WaitMemory > 0 && b.empty != nil {
-		b.empty.patience, b.empty.others = time.Duration(d.WaitMemory*float64(time.Second)), true
+	if d.WaitMemory > 0 {
+		b.waitForMemory(time.Duration(d.WaitMemory * float64(time.Second)))
 	}
 }
 
