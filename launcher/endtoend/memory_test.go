@@ -201,14 +201,14 @@ func holds(t *testing.T, h *testbed.Host, uuid string) bool {
 func (u *user) crowded(first, more string) string {
 	u.t.Helper()
 	script := "echo $TORCHELASTIC_RESTART_COUNT >>" + u.path("attempts") + "\n" + first + "\nexec cudaworker -bytes 30GiB -for 300ms\n"
-	return u.file("crowded.hcl", fmt.Sprintf("job \"c\" {\n  command = [\"sh\", %q]\n  hosts \"ssh\" {\n    names = [\"l40s\"]\n  }\n  ranks {\n    devices = [0]\n  }\n  stop { grace = \"1s\" }\n%s\n%s\n}\n",
+	return u.file("crowded.hcl", fmt.Sprintf("job \"c\" {\n  command = [\"sh\", %q]\n  hosts \"ssh\" {\n    names = [\"l40s\"]\n  }\n  ranks {\n    devices = [1]\n  }\n  stop { grace = \"1s\" }\n%s\n%s\n}\n",
 		u.file("crowded.sh", script), machinesOwn, more))
 }
 
 // B35
 func TestWhoHoldsTheMissingGPUMemoryIsNamedAndWaitedFor(t *testing.T) {
 	u := newUser(t, theMachines(t))
-	h, uuid := u.bed.Host("l40s"), cards(t, "l40s")[0].UUID
+	h, uuid := u.bed.Host("l40s"), cards(t, "l40s")[1].UUID
 	// The first attempt sees somebody come and take 30 of 44 GiB.
 	first := fmt.Sprintf("[ $TORCHELASTIC_RESTART_COUNT != 0 ] || { touch %[1]s/began; cudaworker -bytes 1GiB -until %[1]s/full; }", u.dir)
 	path := u.crowded(first, `
@@ -243,7 +243,7 @@ func TestWhoHoldsTheMissingGPUMemoryIsNamedAndWaitedFor(t *testing.T) {
 // B35
 func TestWhoHeldGPUMemoryBeforeTheRunIsWaitedForToo(t *testing.T) {
 	u := newUser(t, theMachines(t))
-	h, uuid := u.bed.Host("l40s"), cards(t, "l40s")[0].UUID
+	h, uuid := u.bed.Host("l40s"), cards(t, "l40s")[1].UUID
 	leave := alien(t, h, uuid, "30GiB")
 	l := u.start("run", u.crowded("", `
   restart {

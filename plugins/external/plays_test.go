@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
@@ -32,12 +33,12 @@ func TestMain(m *testing.M) {
 func play(part string, args []string) {
 	switch part {
 	case "silent":
-		select {}
+		stay()
 	case "prints":
 		fmt.Println(strings.Join(args, " "))
 	case "prints-and-stays":
 		fmt.Println(strings.Join(args, " "))
-		select {}
+		stay()
 	case "says-and-exits":
 		fmt.Fprintln(os.Stderr, strings.Join(args[1:], " "))
 		code, _ := strconv.Atoi(args[0])
@@ -72,7 +73,7 @@ func deaf() {
 	}
 	defer listener.Close()
 	fmt.Printf("1|%d|unix|%s|grpc|\n", ProtocolVersion, path)
-	<-make(chan int)
+	stay()
 }
 
 // fixed is a server that answers with these bytes.
@@ -127,15 +128,15 @@ func prober(part string) plugins.GPUProber {
 		case "exits":
 			fmt.Fprintln(os.Stderr, "cannot go on")
 			syscall.Kill(os.Getpid(), syscall.SIGABRT)
-			select {}
+			stay()
 		case "hangs":
-			select {}
+			stay()
 		case "stops":
 			syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-			select {}
+			stay()
 		case "hangs-with-child":
 			grandchild()
-			select {}
+			stay()
 		case "has-child":
 			g := pair()
 			g.Notes = append(g.Notes, strconv.Itoa(grandchild()))
@@ -174,5 +175,9 @@ func host(args []string) {
 		panic(err)
 	}
 	fmt.Println(strings.Join(g.Notes, " "))
-	select {}
+	stay()
 }
+
+// stay is longer than any test waits. A runtime without cgo ends a program in which every
+// goroutine waits for another; this one waits for the clock.
+func stay() { time.Sleep(time.Hour) }

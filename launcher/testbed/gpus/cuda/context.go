@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/muster-dev/muster/launcher/testbed/gpus"
 )
@@ -49,10 +50,10 @@ func Nth(visible []Device, n int) (Device, error) {
 	}
 }
 
-// Open says whether a process of this kind gets a context on a device and so much memory.
-// In exclusive-process mode the first process has the device, and clients of MPS have it
+// Open says whether a process of this kind, which sees these devices, gets a context on one
+// of them and so much memory. In exclusive-process mode the first process has the device, and clients of MPS have it
 // together.
-func Open(s *gpus.Scenario, d Device, kind string, bytes uint64, held []gpus.Holding) error {
+func Open(s *gpus.Scenario, visible []Device, d Device, kind string, bytes uint64, held []gpus.Holding) error {
 	g := &s.GPUs[d.GPU]
 	switch d.Mode {
 	case "prohibited":
@@ -76,9 +77,14 @@ func Open(s *gpus.Scenario, d Device, kind string, bytes uint64, held []gpus.Hol
 	}
 	if free := total - min(total, used); bytes > free {
 		return fmt.Errorf("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %.2f GiB. GPU %d has a total capacity of %.2f GiB of which %.2f GiB is free. See documentation for Memory Management",
-			gigabytes(bytes), d.GPU, gigabytes(total), gigabytes(free))
+			gigabytes(bytes), ordinal(visible, d), gigabytes(total), gigabytes(free))
 	}
 	return nil
+}
+
+// ordinal is the number that a process has for a device: its place among those it sees.
+func ordinal(visible []Device, d Device) int {
+	return max(0, slices.IndexFunc(visible, func(v Device) bool { return v.UUID == d.UUID }))
 }
 
 func gigabytes(bytes uint64) float64 { return float64(bytes) / (1 << 30) }

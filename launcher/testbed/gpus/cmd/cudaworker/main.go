@@ -146,7 +146,7 @@ func take(folder string, o options) (forget func() error, line report, err error
 	if cuda.UsesMPS() {
 		kind = "mps"
 	}
-	if err := cuda.Open(s, chosen, kind, o.bytes, held); err != nil {
+	if err := cuda.Open(s, visible, chosen, kind, o.bytes, held); err != nil {
 		return nil, line, err
 	}
 	line = report{Rank: os.Getenv("RANK"), LocalRank: os.Getenv("LOCAL_RANK"), PID: os.Getpid(), Visible: []string{},
