@@ -218,12 +218,12 @@ func (w *watch) hasLinked(host string) bool {
 }
 
 // troubleAt ends a run that has not started because a host cannot take part. afterEnd is
-// set for what the run's end brings too: after another's trouble it is no trouble.
+// set for what the run's end brings too.
 func (w *watch) troubleAt(h *fleetHost, err error, afterEnd bool) {
 	w.mu.Lock()
 	known := slices.ContainsFunc(w.trouble, func(e hostError) bool { return e.host == h.name })
-	if !known && !(afterEnd && len(w.trouble) > 0) { // what came first says why
-		w.trouble = append(w.trouble, hostError{h.name, err})
+	if !known { // what came first says why
+		w.trouble = append(w.trouble, hostError{host: h.name, err: err, afterEnd: afterEnd})
 	}
 	w.mu.Unlock()
 	if !w.isCommitted() {
@@ -328,7 +328,7 @@ func (w *watch) finish() (int, error) {
 	}
 	switch {
 	case !committed && len(trouble) > 0 && r.Outcome == report.Stopped && r.Exit == report.ExitUnreachable: // this launcher's stop
-		return 0, trouble.failure(len(w.page.Hosts))
+		return 0, trouble.causes().failure(len(w.page.Hosts))
 	case !committed && w.lost != nil && r.Exit == report.ExitHangup:
 		return 0, w.lostBeforeStart(w.lost)
 	}
