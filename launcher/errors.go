@@ -26,22 +26,6 @@ type hostErrors []hostError
 type hostError struct {
 	host string
 	err  error
-	// afterEnd is set where the end of a run, for whatever reason, brings this too.
-	afterEnd bool
-}
-
-// causes leaves out what others' errors have brought, unless there is nothing else.
-func (list hostErrors) causes() hostErrors {
-	var firm hostErrors
-	for _, e := range list {
-		if !e.afterEnd {
-			firm = append(firm, e)
-		}
-	}
-	if len(firm) == 0 {
-		return list
-	}
-	return firm
 }
 
 func (list hostErrors) failure(all int) *Failure {

@@ -80,7 +80,7 @@ func assemble(ctx context.Context, connect Connector, invited []invitation, done
 	var list hostErrors
 	for i, err := range errs {
 		if err != nil {
-			list = append(list, hostError{host: invited[i].name, err: err})
+			list = append(list, hostError{invited[i].name, err})
 		}
 	}
 	if len(list) > 0 {

@@ -267,7 +267,7 @@ func (k *Known) printLogs(ctx context.Context, set config.RankSet) error {
 			if err := k.printHost(ctx, host, state.Attempt, ranks); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				list = append(list, hostError{host: host.Name, err: err})
+				list = append(list, hostError{host.Name, err})
 			}
 		})
 	}

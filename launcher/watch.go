@@ -198,11 +198,11 @@ func (w *watch) sendAll(ctx context.Context, p *plan.Plan) {
 func (w *watch) listen(h *fleetHost) {
 	for said := range h.words {
 		if said.words.Error != "" {
-			w.troubleAt(h, errors.New(said.words.Error), said.words.AfterEnd)
+			w.troubleAt(h, errors.New(said.words.Error))
 		}
 		if said.err != nil {
 			if !w.hasLinked(h.name) {
-				w.troubleAt(h, errors.New("the connection to it ended before it had joined the run"), true)
+				w.troubleAt(h, errors.New("the connection to it ended before it had joined the run"))
 			}
 			return
 		}
@@ -217,13 +217,12 @@ func (w *watch) hasLinked(host string) bool {
 	return w.linked[host]
 }
 
-// troubleAt ends a run that has not started because a host cannot take part. afterEnd is
-// set for what the run's end brings too.
-func (w *watch) troubleAt(h *fleetHost, err error, afterEnd bool) {
+// troubleAt ends a run that has not started because a host cannot take part.
+func (w *watch) troubleAt(h *fleetHost, err error) {
 	w.mu.Lock()
 	known := slices.ContainsFunc(w.trouble, func(e hostError) bool { return e.host == h.name })
 	if !known { // what came first says why
-		w.trouble = append(w.trouble, hostError{host: h.name, err: err, afterEnd: afterEnd})
+		w.trouble = append(w.trouble, hostError{h.name, err})
 	}
 	w.mu.Unlock()
 	if !w.isCommitted() {
@@ -328,7 +327,7 @@ func (w *watch) finish() (int, error) {
 	}
 	switch {
 	case !committed && len(trouble) > 0 && r.Outcome == report.Stopped && r.Exit == report.ExitUnreachable: // this launcher's stop
-		return 0, trouble.causes().failure(len(w.page.Hosts))
+		return 0, trouble.failure(len(w.page.Hosts))
 	case !committed && w.lost != nil && r.Exit == report.ExitHangup:
 		return 0, w.lostBeforeStart(w.lost)
 	}

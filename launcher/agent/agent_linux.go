@@ -169,7 +169,7 @@ func (a *agent) heed(m tug) {
 		a.words.say(orders.FromAgent{Coordinator: m.Ready})
 	case m.CoordinatorEnded != "" && a.finished:
 	case m.CoordinatorEnded != "":
-		a.words.say(orders.FromAgent{Error: "the coordinator " + m.CoordinatorEnded, AfterEnd: true})
+		a.words.say(orders.FromAgent{Error: "the coordinator " + m.CoordinatorEnded})
 		a.fail("the coordinator " + m.CoordinatorEnded)
 	}
 }

@@ -18,8 +18,6 @@ type FromAgent struct {
 	Hello       *Hello `json:"hello,omitempty"`
 	Coordinator *Ready `json:"coordinator,omitempty"` // the coordinator beside it is up
 	Error       string `json:"error,omitempty"`       // why there will be no more
-	// AfterEnd is set where Error is what the end of the coordinator brings, asked for or not.
-	AfterEnd bool `json:"after_end,omitempty"`
 }
 
 // Hello is an agent's first line.
