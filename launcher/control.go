@@ -93,8 +93,12 @@ func (c *control) watch(ctx context.Context, from uint64, handle func(event.Even
 }
 
 // logs hands output to handle until all of it has ended.
-func (c *control) logs(ctx context.Context, request *pb.LogsRequest, handle func(*pb.LogChunk)) error {
+func (c *control) logs(ctx context.Context, request *pb.LogsRequest, begun func(), handle func(*pb.LogChunk)) error {
 	stream, err := c.client.Logs(ctx, request)
+	if err == nil {
+		_, err = stream.Header()
+		begun()
+	}
 	for err == nil {
 		var chunk *pb.LogChunk
 		if chunk, err = stream.Recv(); err == nil {

@@ -237,7 +237,7 @@ func (k *Known) followLogs(ctx context.Context, l *live, set config.RankSet) err
 	for _, rank := range k.ranksIn(set) {
 		request.Ranks = append(request.Ranks, int32(rank))
 	}
-	err := l.control.logs(ctx, request, func(c *pb.LogChunk) {
+	err := l.control.logs(ctx, request, func() {}, func(c *pb.LogChunk) {
 		host, _ := k.Page.HostOf(int(c.Rank))
 		k.View.Output(host.Name, int(c.Rank), c.Lane == 1, c.Data, c.End)
 	})

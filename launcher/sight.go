@@ -113,7 +113,6 @@ func (w *watch) takeOver(ctx context.Context, l *live) {
 	w.control.close()
 	_ = w.fleet.hosts[0].remote.Close() // it is broken
 	w.fleet.hosts[0].remote, w.control = l.host, l.control
-	w.view.Say("connected again")
 	if w.pending != nil {
 		wish, c := *w.pending, w.control
 		w.pending = nil

@@ -37,6 +37,8 @@ type watch struct {
 	quiet    uint64        // events up to this one are old news
 	patience time.Duration // how long keepers may take to end once the coordinator is gone
 	connect  Connector     // to come back after a lost connection
+	fresh    bool          // the run begins only when its output is read
+	back     bool          // the connection is not the first one
 
 	mu      sync.Mutex
 	state   event.State
@@ -57,6 +59,7 @@ func (w *watch) launch(ctx context.Context, p *plan.Plan) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w.commit = make(chan struct{})
+	w.fresh = true
 	w.sendAll(ctx, p)
 	return w.stay(ctx)
 }
@@ -92,6 +95,7 @@ func (w *watch) stay(ctx context.Context) (int, error) {
 		}
 		w.lost = lost
 		w.takeOver(ctx, l)
+		w.fresh, w.back = false, true
 	}
 }
 
@@ -101,10 +105,19 @@ func (w *watch) follow(ctx context.Context) (status int, err error, lost error) 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	over, silent := make(chan error, 1), make(chan error, 1)
-	go func() { over <- w.control.watch(ctx, w.seen+1, w.see) }()
+	reads := make(chan struct{})
+	go func() {
+		if !w.fresh { // a run that goes on can end before its output is read
+			<-reads
+		}
+		if w.back {
+			w.view.Say("connected again")
+		}
+		over <- w.control.watch(ctx, w.seen+1, w.see)
+	}()
 	go func() { silent <- w.control.beat(ctx, cmp.Or(w.page.Lease, usualLease)+silenceMargin) }()
 	var output sync.WaitGroup
-	output.Go(func() { w.showOutput(ctx) })
+	output.Go(func() { w.showOutput(ctx, reads) })
 	committed := w.commit
 	for {
 		select {
@@ -287,8 +300,10 @@ func (w *watch) see(e event.Event) {
 }
 
 // showOutput shows the output of the ranks that are wanted, from where it was shown before
-// a lost connection.
-func (w *watch) showOutput(ctx context.Context) {
+// a lost connection. It closes reads once the run's end waits for it.
+func (w *watch) showOutput(ctx context.Context, reads chan<- struct{}) {
+	begun := sync.OnceFunc(func() { close(reads) })
+	defer begun()
 	request := &pb.LogsRequest{Tail: w.tail && len(w.shown) == 0, From: map[int32]uint64{}}
 	attempt := w.snapshot().Attempt
 	for rank := range w.page.WorldSize() {
@@ -301,7 +316,7 @@ func (w *watch) showOutput(ctx context.Context) {
 		}
 	}
 	// An error here is the coordinator's end, which shows where events are watched.
-	_ = w.control.logs(ctx, request, func(c *pb.LogChunk) {
+	_ = w.control.logs(ctx, request, begun, func(c *pb.LogChunk) {
 		host, _ := w.page.HostOf(int(c.Rank))
 		w.view.Output(host.Name, int(c.Rank), c.Lane == 1, c.Data, c.End)
 		if !c.End {

@@ -91,11 +91,23 @@ func (s control) Logs(request *pb.LogsRequest, stream pb.Control_LogsServer) err
 	defer cancel()
 	r := newReading(ctx, s.c.nextName(), from)
 	s.c.hub.Subscribe(ctx, r.name, r.chunks)
+	added := make(chan struct{})
 	s.c.post(func() {
 		s.c.addReading(r)
 		s.c.outputAsked = true
 		s.c.attend()
+		close(added)
 	})
+	select {
+	case <-added: // the run's end waits for this reader from now on, which the header says
+		if err := stream.SendHeader(nil); err != nil {
+			return err
+		}
+	case <-stream.Context().Done():
+		return stream.Context().Err()
+	case <-s.c.ended:
+		return nil
+	}
 	for {
 		select {
 		case c := <-r.chunks:
