@@ -24,6 +24,9 @@ var jobSchema = schema{
 		{name: "lease"},
 		{name: "ports"},
 		{name: "python"},
+		{name: "mode"},
+		{name: "tasks"},
+		{name: "tasks_file"},
 	},
 	blocks: []blockSchema{
 		{name: "hosts", label: `"ssh"`, required: true, missing: `hosts "local" {} for this machine, or hosts "ssh" { names = [...] }`},
@@ -83,6 +86,12 @@ func (d *decoder) job(block *hclsyntax.Block) *Job {
 	}
 	ranks := d.ranks(first(c.blocks["ranks"]))
 	job.Backend, job.Placement = ranks.backend, ranks.placement
+	job.Independent = d.oneOf(c.attrs["mode"], modeDistributed, modes) == modeIndependent
+	job.Tasks = d.tasks(c, job.Independent)
+	if job.Independent {
+		d.checkIndependent(c, ranks)
+		job.Backend, ranks.backend = "none", "none"
+	}
 	job.NCCL = d.nccl(first(c.blocks["nccl"]), ranks.backend)
 	job.Allocator = d.allocator(first(c.blocks["allocator"]))
 	base := Host{

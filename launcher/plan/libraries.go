@@ -197,9 +197,13 @@ func (p *Plan) remedies(m Meeting) []*allocator.Settings {
 	return all
 }
 
-// CommandFor is the command of an attempt: the job's, with the words that restarts append.
+// CommandFor is the command of an attempt: the job's, with the task's words and those that
+// restarts append.
 func (p *Plan) CommandFor(m Meeting) []string {
 	command := p.Command
+	if len(p.Tasks) > 0 {
+		command = slices.Concat(command, p.Tasks[m.Task].Words)
+	}
 	for _, rule := range m.InForce.Rules {
 		command = slices.Concat(command, p.job.Restart.On[rule].Args)
 	}
