@@ -66,6 +66,7 @@ func (d *decoder) memory(block *hclsyntax.Block, groups []Group) *memory.Model {
 	if block == nil {
 		return nil
 	}
+	known := len(d.diags)
 	c := d.content(block.Body, block.DefRange(), memorySchema)
 	m := &memory.Model{
 		Parameters:           d.count(c.attrs["parameters"], maxParameters),
@@ -87,7 +88,9 @@ func (d *decoder) memory(block *hclsyntax.Block, groups []Group) *memory.Model {
 		m.MasterWeights = new(d.bool(attr))
 	}
 	d.memoryParts(c, m)
-	d.memoryEffects(c, m, groups)
+	if !d.diags[known:].HasErrors() {
+		d.memoryEffects(c, m, groups)
+	}
 	return m
 }
 

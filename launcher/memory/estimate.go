@@ -11,7 +11,7 @@ type Verdict string
 
 // Verdicts, the worst first.
 const (
-	TooLarge Verdict = "does not fit" // even with the least that NCCL may take
+	TooLarge Verdict = "does_not_fit" // even with the least that NCCL may take
 	Tight    Verdict = "tight"        // the rest is less than what NCCL may take, or is lost to fragmentation
 	Fits     Verdict = "fits"
 	Unknown  Verdict = "unknown" // the GPU does not tell its free memory, or there is none
@@ -23,28 +23,44 @@ const usable = 95
 
 // Estimate is what a job is estimated to need.
 type Estimate struct {
-	Degrees       Degrees  `json:"split"`
-	Words         string   `json:"split_words"` // Degrees in words
-	Communicators []string `json:"communicators"`
-	Stages        []Parts  `json:"stages"` // of a rank, by pipeline stage; one without pipeline
-	Ranks         []Rank   `json:"ranks"`
-	Verdict       Verdict  `json:"verdict"` // the worst of all ranks
-	Worst         int      `json:"worst"`   // the rank that lacks most, or has least left
+	Degrees       Degrees
+	Words         string // Degrees in words
+	Communicators []string
+	Stages        []Parts // of a rank, by pipeline stage; one without pipeline
+	Ranks         []Rank
+	Verdict       Verdict // the worst of all ranks
+	Worst         int     // the rank that lacks most, or has least left
 	// Copied says that nothing is divided, where that decides; "" where it does not.
-	Copied   string   `json:"copied,omitempty"`
-	Assumed  []string `json:"assumed"`
-	Remedies []Remedy `json:"remedies"` // by cost; nil where it fits
-	// Together are remedies that only fit with each other, where none does alone.
-	Together *Remedy `json:"together,omitempty"`
+	Copied   string
+	Assumed  []string
+	Remedies []Remedy // by cost; nil where it fits
+	// Together are remedies that only fit with each other, where none does alone without
+	// training something else.
+	Together *Remedy
+}
+
+// Cheapest is the remedy of least cost that makes it fit, nil where there is none.
+func (e *Estimate) Cheapest() *Remedy {
+	for _, other := range []bool{false, true} {
+		for i, r := range e.Remedies {
+			if r.Fits && r.Other == other {
+				return &e.Remedies[i]
+			}
+		}
+		if e.Together != nil && e.Together.Other == other {
+			return e.Together
+		}
+	}
+	return nil
 }
 
 // Rank is a rank's part.
 type Rank struct {
 	Stage   int     `json:"stage"`
-	Sharing int     `json:"sharing"`        // ranks on its GPU, itself too; 0: it has none
-	Need    uint64  `json:"need"`           // bytes of its GPU, for all ranks on it: the least
-	Most    uint64  `json:"need_most"`      // with the most that NCCL may take
-	Free    *uint64 `json:"free,omitempty"` // bytes of its GPU; nil: not told
+	Sharing int     `json:"sharing"`   // ranks on its GPU, itself too; 0: it has none
+	Need    uint64  `json:"need"`      // bytes of its GPU, for all ranks on it: the least
+	Most    uint64  `json:"need_most"` // with the most that NCCL may take
+	Free    *uint64 `json:"free"`      // bytes of its GPU; nil: not told
 	Verdict Verdict `json:"verdict"`
 }
 
@@ -171,12 +187,13 @@ func (s setup) assumed(l Layout) []string {
 	add(s.Pipeline > 1, "layers are parted evenly, stages follow each other in a row of ranks, and with %s a stage has %d to %d micro-batches in flight",
 		s.Schedule, min(s.inFlight(0), s.inFlight(s.Pipeline-1)), max(s.inFlight(0), s.inFlight(s.Pipeline-1)))
 	add(s.copies() && s.Data > 1 && !s.BucketView, "DDP holds its buckets beside the gradients (no gradient_as_bucket_view)")
-	add(s.stage() == 3 && s.Shard > 1 && s.Unit == 0, "the largest unit that is gathered is 1/%d of the model, and two are held at a time", unitsOfModel)
+	add(s.stage() == 3 && s.Shard > 1 && s.Unit == 0, "the largest unit that is gathered is 1/%d of the model, and two are held at a time", usualUnits(s.Model.Parameters))
 	add(s.stage() == 3 && s.Shard > 1 && s.Unit > 0, "two units of %s parameters are held at a time", Count(s.Unit))
 	add(s.stage() > 0 && s.stage() < 3 && s.Shard > 1, "gradients are reduced in buckets of at most 500M elements")
 	least, most := s.buffers(1)
 	add(l.NCCL && l.World > 1, "NCCL: %s for each communicator (%s)", span(least, most), strings.Join(s.communicators(), ", "))
 	add(true, "CUDA context %s for each process; %d%% of free memory can be used, the rest is lost to rounding and gaps", gib(contextSize), usable)
+	add(slices.ContainsFunc(l.Cards, func(c Card) bool { return c.Spreads }), "a rank that has several GPUs divides what it needs evenly over them")
 	_, unknown := l.sizes()
 	add(len(unknown) > 0, "groups named %s divide nothing", strings.Join(unknown, ", "))
 	return all

@@ -29,6 +29,8 @@ type Card struct {
 	Ranks []int
 	Free  *uint64 // bytes; nil: not told
 	Used  uint64  // bytes of somebody else's
+	// Spreads is set where it stands for several GPUs, over which its rank is to spread.
+	Spreads bool
 }
 
 // Degrees are how many ranks share each kind of work. Tensor times Pipeline times Data is

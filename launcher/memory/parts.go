@@ -7,9 +7,20 @@ import "github.com/muster-dev/muster/launcher/nccl"
 // the GPU, the driver and what is loaded.
 const contextSize = 500 << 20
 
-// unitsOfModel is into how many units FSDP is taken to part a model where its largest unit
-// is not told: most models of 7 B parameters have 32 layers, larger ones more.
-const unitsOfModel = 32
+// usualUnits is into how many units FSDP is taken to part a model where its largest unit is
+// not told: as many as the LLaMA of the next size has layers (Touvron et al., 2023, arXiv
+// 2302.13971, table 2).
+func usualUnits(parameters uint64) int {
+	switch {
+	case parameters < 10e9:
+		return 32
+	case parameters < 20e9:
+		return 40
+	case parameters < 50e9:
+		return 60
+	}
+	return 80
+}
 
 // zeroBucket is how many elements DeepSpeed reduces at a time (reduce_bucket_size).
 const zeroBucket = 500_000_000
@@ -108,7 +119,7 @@ func (s setup) gathered(held, trained uint64) uint64 {
 	case s.stage() < 3:
 		return min(gradients, cost(zeroBucket, s.gradientMilli()))
 	}
-	unit := ceil(held, unitsOfModel)
+	unit := min(ceil(s.Model.Parameters, usualUnits(s.Model.Parameters)*s.Tensor), held)
 	if s.Unit > 0 {
 		unit = ceil(s.Unit, s.Tensor)
 	}

@@ -11,10 +11,11 @@ import (
 type Remedy struct {
 	Change string `json:"change"`
 	Cost   string `json:"cost"`
-	Need   uint64 `json:"need"`      // bytes of the GPU that is then the fullest: the least
-	Most   uint64 `json:"need_most"` // with the most that NCCL may take
-	Free   uint64 `json:"free"`      // bytes of that GPU
-	Fits   bool   `json:"fits"`      // on every GPU, and not only just
+	Need   uint64 `json:"need"`         // bytes of the GPU that is then the fullest: the least
+	Most   uint64 `json:"need_most"`    // with the most that NCCL may take
+	Free   uint64 `json:"free"`         // bytes of that GPU
+	Fits   bool   `json:"fits"`         // on every GPU, and not only just
+	Other  bool   `json:"trains_other"` // another model comes out than was asked for
 }
 
 // situation is a job and its GPUs, alike ones once. It is a value: changes make new ones.
@@ -68,50 +69,75 @@ func (c situation) fits() bool {
 	return fits
 }
 
-// option is something that can be changed. It returns the changed situation with what the
-// change is and costs in words, or false where there is nothing to change.
-type option func(situation) (situation, Remedy, bool)
+// change returns a changed situation with what the change is and costs in words, or false
+// where there is nothing to change.
+type change func(situation) (situation, Remedy, bool)
+
+// option is something that can be changed.
+type option struct {
+	change
+	// seeks is set where the change goes as far as it has to: it comes after those that have
+	// one size.
+	seeks bool
+	// other is set where another model comes out than was asked for.
+	other bool
+}
 
 // options are all, the least costly first: what costs nothing; what costs time; what
 // changes how the optimizer works, or the program; what costs machines; what trains less.
 var options = []option{
-	freeCards, bucketView, sequenceParallel, smallerMicroBatch, checkpointing,
-	shardedOptimizer, eightBit, shardedGradients, shardedModel, moreGPUs, adapters, fourBit,
+	{change: freeCards},
+	{change: bucketView},
+	{change: sequenceParallel},
+	{change: smallerMicroBatch, seeks: true},
+	{change: checkpointing},
+	{change: shardedOptimizer},
+	{change: eightBit},
+	{change: shardedGradients},
+	{change: shardedModel},
+	{change: moreGPUs, seeks: true},
+	{change: adapters, other: true},
+	{change: fourBit, other: true},
 }
 
-// remedies are the changes that lessen the need, each by itself; and, where none is enough,
-// the first ones that are enough together.
+// remedies are the changes that lessen the need, each by itself; and, where none is enough
+// without training something else, the first ones that are enough together.
 func (c situation) remedies() ([]Remedy, *Remedy) {
 	now, _, _, _ := c.outcome()
 	var found []Remedy
-	enough := false
-	for _, change := range options {
-		if r, is := c.try(change); is && (r.Need < now || r.Fits) {
+	enough := map[bool]bool{} // by whether another model comes out
+	for _, o := range options {
+		if r, is := c.try(o); is && (r.Need < now || r.Fits) {
 			found = append(found, r)
-			enough = enough || r.Fits
+			enough[o.other] = enough[o.other] || r.Fits
 		}
 	}
-	if enough {
+	if enough[false] {
 		return found, nil
 	}
-	return found, c.together()
+	same := slices.DeleteFunc(slices.Clone(options), func(o option) bool { return o.other })
+	if together := c.together(same); together != nil || enough[true] {
+		return found, together
+	}
+	return found, c.together(options)
 }
 
-func (c situation) try(change option) (Remedy, bool) {
-	to, r, is := change(c)
+func (c situation) try(o option) (Remedy, bool) {
+	to, r, is := o.change(c)
 	if !is {
 		return r, false
 	}
+	r.Other = o.other
 	r.Need, r.Most, r.Free, r.Fits = to.outcome()
 	return r, true
 }
 
 // together adds change to change until it fits, and then leaves out those, the costliest
-// first, without which it still fits on as many GPUs. nil: nothing helps.
-func (c situation) together() *Remedy {
+// first, without which it still fits on as many GPUs. nil: that is not enough.
+func (c situation) together(of []option) *Remedy {
 	var chosen []option
-	for _, change := range options {
-		chosen = append(chosen, change)
+	for _, o := range of {
+		chosen = append(chosen, o)
 		if to, _ := c.all(chosen); to.fits() {
 			return c.fewest(chosen)
 		}
@@ -131,7 +157,7 @@ func (c situation) fewest(chosen []option) *Remedy {
 	r := &Remedy{}
 	var changes, costs []string
 	for _, part := range parts {
-		changes = append(changes, part.Change)
+		changes, r.Other = append(changes, part.Change), r.Other || part.Other
 		if !slices.Contains(costs, part.Cost) {
 			costs = append(costs, part.Cost)
 		}
@@ -141,12 +167,18 @@ func (c situation) fewest(chosen []option) *Remedy {
 	return r
 }
 
-// all applies changes one after the other.
-func (c situation) all(changes []option) (situation, []Remedy) {
+// all applies changes one after the other, those that go as far as they have to last.
+func (c situation) all(of []option) (situation, []Remedy) {
 	var done []Remedy
-	for _, change := range changes {
-		if to, r, is := change(c); is {
-			c, done = to, append(done, r)
+	for _, seeking := range []bool{false, true} {
+		for _, o := range of {
+			if o.seeks != seeking {
+				continue
+			}
+			if to, r, is := o.change(c); is {
+				r.Other = o.other
+				c, done = to, append(done, r)
+			}
 		}
 	}
 	return c, done
@@ -183,7 +215,7 @@ func sequenceParallel(c situation) (situation, Remedy, bool) {
 }
 
 // mostSplits bounds into how many a micro-batch of unknown size is parted.
-const mostSplits = 64
+const mostSplits = 8
 
 // smallerMicroBatch finds the largest micro-batch that fits; of those that do not, the
 // smallest is told.
@@ -206,7 +238,14 @@ func smallerMicroBatch(c situation) (situation, Remedy, bool) {
 	to := c.withMicroBatch(left, size)
 	to.MicroBatch = left
 	times := (size + left - 1) / left
-	return to, Remedy{Change: fmt.Sprintf("micro-batches of %d samples instead of %d, %d times as many accumulated", left, size, times), Cost: cost}, true
+	return to, Remedy{Change: fmt.Sprintf("micro-batches of %s instead of %d, %d times as many accumulated", samples(left), size, times), Cost: cost}, true
+}
+
+func samples(n int) string {
+	if n == 1 {
+		return "1 sample"
+	}
+	return fmt.Sprintf("%d samples", n)
 }
 
 func (c situation) withMicroBatch(part, of int) situation {

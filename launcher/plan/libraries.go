@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -371,7 +372,7 @@ func (p *Plan) bufferNote() []Problem {
 // bufferSettings are the size of NCCL's buffers in bytes and the limit on its channels, as
 // the nccl block sets them; 0 where it does not.
 func (p *Plan) bufferSettings() (size uint64, channels int) {
-	return uint64(p.ncclNumber("buffer_size")), int(p.ncclNumber("max_ctas"))
+	return uint64(p.ncclNumber("buffer_size")), int(cmp.Or(p.ncclNumber("max_ctas"), p.ncclNumber("max_channels")))
 }
 
 func (p *Plan) ncclNumber(attr string) int64 {

@@ -37,8 +37,8 @@ func (p *Plan) memoryLayout() memory.Layout {
 	return l
 }
 
-// cards are the devices of a host's ranks, each with its ranks; those that one rank is to
-// spread over are one.
+// cards are the devices of a host's ranks, each with its ranks. Devices that are no rank's
+// own are to be spread over: they count in equal parts for all ranks.
 func (p *Plan) cards(host int) []memory.Card {
 	h := p.Hosts[host]
 	var cards []memory.Card
@@ -52,35 +52,33 @@ func (p *Plan) cards(host int) []memory.Card {
 		i, known := at[key]
 		if !known {
 			i, at[key] = len(cards), len(cards)
-			cards = append(cards, p.cardOf(host, p.devicesOf(rank)))
+			cards = append(cards, p.cardOf(host, *rank.Device))
 		}
 		cards[i].Ranks = append(cards[i].Ranks, rank.Rank)
+	}
+	for _, d := range h.Devices[min(h.Ranks, len(h.Devices)):] {
+		beside := p.cardOf(host, d)
+		for i := range cards {
+			cards[i].Spreads = true
+			cards[i].Used += beside.Used / uint64(h.Ranks)
+			if cards[i].Free == nil || beside.Free == nil {
+				cards[i].Free = nil
+				continue
+			}
+			sum := *cards[i].Free + *beside.Free/uint64(h.Ranks)
+			cards[i].Free = &sum
+		}
 	}
 	return cards
 }
 
-// devicesOf are the devices of a rank: one, or its share where there are more than ranks.
-func (p *Plan) devicesOf(r Rank) []Device {
-	h := p.Hosts[r.Host]
-	n := len(h.Devices)
-	if n <= h.Ranks {
-		return []Device{*r.Device}
+func (p *Plan) cardOf(host int, d Device) memory.Card {
+	total, used, reserved := memoryOf(p.facts[host].Devices.GPUs.GPUs[d.gpu], d)
+	if total == nil || used == nil {
+		return memory.Card{}
 	}
-	return h.Devices[r.Local*n/h.Ranks : (r.Local+1)*n/h.Ranks]
-}
-
-func (p *Plan) cardOf(host int, devices []Device) memory.Card {
-	card, sum, told := memory.Card{}, uint64(0), true
-	for _, d := range devices {
-		total, used, reserved := memoryOf(p.facts[host].Devices.GPUs.GPUs[d.gpu], d)
-		told = told && total != nil && used != nil
-		sum += orZero(total) - min(orZero(total), orZero(used)+orZero(reserved))
-		card.Used += orZero(used)
-	}
-	if told {
-		card.Free = &sum
-	}
-	return card
+	free := *total - min(*total, *used+orZero(reserved))
+	return memory.Card{Free: &free, Used: *used}
 }
 
 // lacking are the ranks whose GPUs have too little.
@@ -131,15 +129,11 @@ func sharingWords(r memory.Rank) string {
 
 // remedyWords are the change of least cost that makes it fit.
 func (p *Plan) remedyWords() string {
-	fit := func(r memory.Remedy) bool { return r.Fits }
-	remedy, what := p.Memory.Together, "what would fit, together"
-	if i := slices.IndexFunc(p.Memory.Remedies, fit); i >= 0 {
-		remedy, what = &p.Memory.Remedies[i], "what would fit at the least cost"
-	}
+	remedy := p.Memory.Cheapest()
 	if remedy == nil {
 		return "nothing that muster knows of makes it fit on GPUs like these"
 	}
-	return fmt.Sprintf("%s: %s (%s)", what, remedy.Change, bytesWord(remedy.Need))
+	return fmt.Sprintf("what would fit at the least cost: %s (then %s)", remedy.Change, bytesWord(remedy.Need))
 }
 
 // memoryNotes tell of what is only just enough, and of what is not compared.

@@ -16,6 +16,7 @@ type planJSON struct {
 	Groups    []groupJSON    `json:"groups"`
 	Warnings  []warningJSON  `json:"warnings"`
 	Notes     []warningJSON  `json:"notes"`
+	Memory    *memoryJSON    `json:"memory,omitempty"` // only with a memory block
 }
 
 type warningJSON struct {
@@ -73,6 +74,7 @@ func PlanJSON(w io.Writer, p *plan.Plan) error {
 	out := planJSON{
 		Version: 1, Job: p.Job, WorldSize: p.WorldSize, Backend: p.Backend, Groups: []groupJSON{},
 		Warnings: problemsJSON(p.Warnings), Notes: problemsJSON(p.Notes),
+		Memory: memoryOf(p),
 	}
 	for i, h := range p.Hosts {
 		names, _ := p.Named(i)
