@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"regexp"
 	"strings"
@@ -86,6 +87,9 @@ func (d *decoder) memory(block *hclsyntax.Block, groups []Group) *memory.Model {
 	}
 	if attr := c.attrs["master_weights"]; d.isSet(attr) {
 		m.MasterWeights = new(d.bool(attr))
+	}
+	if attr := c.attrs["parameters"]; attr != nil && m.Parameters == 0 && !d.diags[known:].HasErrors() {
+		d.error(attr.Expr.Range(), "Missing required argument", "parameters cannot be null: without their number there is nothing to estimate. Leave the memory block out, or write \"7B\".")
 	}
 	d.memoryParts(c, m)
 	if !d.diags[known:].HasErrors() {
@@ -174,7 +178,8 @@ func (d *decoder) trainable(attr *hclsyntax.Attribute, all, most uint64) uint64 
 
 var percentForm = regexp.MustCompile(`^([0-9]{1,3}(?:\.[0-9]{1,20})?)\s*%$`)
 
-// trainedShare reads a share: a number up to 1, or a percentage.
+// trainedShare reads a share: a number up to 1, or such as can be no number of parameters, or
+// a percentage.
 func trainedShare(value cty.Value) (*big.Rat, bool) {
 	if value.Type() == cty.String {
 		if parts := percentForm.FindStringSubmatch(strings.TrimSpace(value.AsString())); parts != nil {
@@ -187,7 +192,7 @@ func trainedShare(value cty.Value) (*big.Rat, bool) {
 		}
 		value = number
 	}
-	if value.Type() != cty.Number || value.AsBigFloat().Cmp(big.NewFloat(1)) > 0 {
+	if value.Type() != cty.Number || value.AsBigFloat().Cmp(big.NewFloat(1)) > 0 && value.AsBigFloat().IsInt() {
 		return nil, false
 	}
 	share, _ := value.AsBigFloat().Rat(nil)
@@ -239,8 +244,11 @@ func parseCount(value cty.Value) (n uint64, why string) {
 	default:
 		return 0, "."
 	}
-	if number == nil || !number.IsInt() || number.Sign() < 0 || !number.Num().IsUint64() {
+	switch {
+	case number == nil || !number.IsInt() || number.Sign() < 0:
 		return 0, ", which is no whole number of them."
+	case !number.Num().IsUint64():
+		return math.MaxUint64, ""
 	}
 	return number.Num().Uint64(), ""
 }

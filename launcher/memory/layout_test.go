@@ -105,3 +105,54 @@ func TestJustEnoughIsTight(t *testing.T) {
 		}
 	}
 }
+
+// What communication holds beside the shards: of FSDP two units and the gradients of one,
+// of DeepSpeed's first stages a bucket of 500 M elements, of DDP all gradients once more.
+func TestCommunicationHoldsMemoryToo(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		model Model
+		world int
+		want  uint64
+	}{
+		{"DDP", model(4e9), 8, 8e9},
+		{"DDP whose gradients are views of its buckets", model(4e9, func(m *Model) { m.BucketView = true }), 8, 0},
+		{"one rank", model(4e9), 1, 0},
+		{"ZeRO stage 1", model(4e9, strategy(ZeRO1)), 8, 1e9},
+		{"ZeRO stage 2 of little that is trained", model(4e9, strategy(ZeRO2), lora(100e6)), 8, 2e8},
+		{"FSDP of 32 units", model(3.2e9, strategy(FSDP)), 8, 6e8},
+		{"FSDP of 80 units", model(80e9, strategy(FSDP)), 8, 6e9},
+		{"FSDP with units that are told", model(80e9, strategy(FSDP), func(m *Model) { m.Unit = 5e8 }), 8, 3e9},
+		{"FSDP of a frozen model", model(80e9, strategy(FSDP), lora(800e6)), 8, 4.02e9},
+		{"FSDP on one rank", model(80e9, strategy(FSDP)), 1, 0},
+	} {
+		if got := estimate(t, test.model, Layout{World: test.world}).Stages[0].Gathered; got != test.want {
+			t.Errorf("%s: %d bytes, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+func TestWhatIsAssumedIsSaid(t *testing.T) {
+	words := func(m Model, l Layout) string { return strings.Join(estimate(t, m, l).Assumed, "\n") }
+	for _, test := range []struct {
+		text string
+		want []string
+		not  string
+	}{
+		{words(model(7e9), cards(8, 79*gi)), []string{"2 for it in bf16, 2 for its gradient, 12 for adamw with a copy in fp32", "activations are not told",
+			"no gradient_as_bucket_view", "foreach form it takes about 13.0 GiB", "0.2 to 0.9 GiB for each communicator (all ranks)"}, "pipeline"},
+		{words(model(7e9, lora(7e6), activations(gi), func(m *Model) { m.DType = NF4 }), cards(1, 79*gi)),
+			[]string{"0.516 for it in nf4, and where it is trained (then in bf16) 2 for its gradient, 12"}, "foreach"},
+		{words(model(7e9, activations(40*gi)), Layout{World: 8, Groups: []Group{{"pp", 4}, {"tp", 2}, {"island", 2}}}),
+			[]string{"10 of 34 parts", "with 1f1b a stage has 1 to 4 micro-batches", "groups named island divide nothing"}, "NCCL"},
+	} {
+		for _, part := range test.want {
+			if !strings.Contains(test.text, part) {
+				t.Errorf("%q is not in:\n%s", part, test.text)
+			}
+		}
+		if strings.Contains(test.text, test.not) {
+			t.Errorf("%q is in:\n%s", test.not, test.text)
+		}
+	}
+}

@@ -126,6 +126,17 @@ func (s setup) gathered(held, trained uint64) uint64 {
 	return 2*cost(unit, dtype(s.DType).Milli) + cost(portion(unit, s.Trainable, s.Model.Parameters), s.gradientMilli())
 }
 
+// stepTakes is what an optimizer's step has at once where it works on all parameters
+// together (foreach in torch.optim, the default there): a copy of what it trains.
+func (s setup) stepTakes() uint64 {
+	held := s.heldBy(0)
+	n := cost(portion(held, s.Trainable, s.Model.Parameters), s.trainedDType().Milli)
+	if s.stage() > 0 {
+		n = ceil(n, s.Shard)
+	}
+	return n
+}
+
 // activations are those that a stage holds at most.
 func (s setup) activations(stage int) uint64 {
 	one := s.cut(s.Activations) / uint64(s.Pipeline)
