@@ -33,6 +33,7 @@ var jobSchema = schema{
 		{name: "ranks"},
 		{name: "nccl"},
 		{name: "allocator"},
+		{name: "memory"},
 		{name: "plugin", label: `"NAME"`},
 		{name: "stop"},
 		{name: "early_exit"},
@@ -94,6 +95,7 @@ func (d *decoder) job(block *hclsyntax.Block) *Job {
 	}
 	job.NCCL = d.nccl(first(c.blocks["nccl"]), ranks.backend)
 	job.Allocator = d.allocator(first(c.blocks["allocator"]))
+	job.Memory = d.memory(first(c.blocks["memory"]), job.Placement.Groups)
 	base := Host{
 		Devices: ranks.devices,
 		Workdir: d.path(c.attrs["workdir"]),

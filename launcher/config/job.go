@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/muster-dev/muster/launcher/allocator"
+	"github.com/muster-dev/muster/launcher/memory"
 	"github.com/muster-dev/muster/launcher/nccl"
 )
 
@@ -64,6 +65,8 @@ type Job struct {
 	NCCL *nccl.Settings `json:",omitempty"`
 	// Allocator is what the allocator block sets, nil without one.
 	Allocator *allocator.Settings `json:",omitempty"`
+	// Memory is what the memory block says of the model, nil without one.
+	Memory *memory.Model `json:",omitempty"`
 
 	// Forward are the patterns of variables that the launching machine gives to ranks;
 	// what they found comes with EnvOf.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/memory"
 )
 
 // Plan is what an attempt of a job looks like, less what is only known when it
@@ -34,6 +35,8 @@ type Plan struct {
 	Masters  []Master
 	Warnings []Problem // that do not keep the job from running
 	Notes    []Problem // what was found and heeded
+	// Memory is what the job is estimated to need of its GPUs, nil without a memory block.
+	Memory *memory.Estimate `json:",omitempty"`
 
 	job   *config.Job
 	facts []facts.Host
@@ -112,9 +115,11 @@ func Make(job *config.Job, hosts []facts.Host) (*Plan, []Problem) {
 	}
 	p.Warnings = append(p.Warnings, p.LibraryProblems(Meeting{})...)
 	p.Warnings = append(p.Warnings, logouts(job, hosts)...)
+	p.Warnings = append(p.Warnings, p.estimateMemory()...)
 	p.Warnings = p.wanted(p.Warnings)
 	p.Notes = append(p.Notes, p.bufferNote()...)
 	p.Notes = append(p.Notes, p.idleNote()...)
+	p.Notes = append(p.Notes, p.memoryNotes()...)
 	return p, nil
 }
 

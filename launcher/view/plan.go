@@ -24,6 +24,9 @@ func Plan(s *Screen, p *plan.Plan) error {
 		fmt.Fprintln(&b, line)
 	}
 	masterLines(&b, p)
+	if p.Memory != nil {
+		memoryLines(&b, p)
+	}
 	for _, n := range p.Notes {
 		if n.Code == "visibility" { // the line above says it once for all hosts
 			continue

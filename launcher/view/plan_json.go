@@ -18,6 +18,7 @@ type planJSON struct {
 	Groups    []groupJSON    `json:"groups"`
 	Warnings  []warningJSON  `json:"warnings"`
 	Notes     []warningJSON  `json:"notes"`
+	Memory    *memoryJSON    `json:"memory,omitempty"` // only with a memory block
 }
 
 type warningJSON struct {
@@ -81,6 +82,7 @@ func PlanJSON(w io.Writer, p *plan.Plan) error {
 	out := planJSON{
 		Version: 1, Job: p.Job, WorldSize: p.WorldSize, Backend: p.Backend, Groups: []groupJSON{},
 		Warnings: problemsJSON(p.Warnings), Notes: problemsJSON(p.Notes),
+		Memory: memoryOf(p),
 	}
 	if p.Independent {
 		out.Mode = "independent"
