@@ -38,6 +38,8 @@ type worker struct {
 	began   rendezvous.Instant
 
 	leaderDone bool
+	endedAt    rendezvous.Instant // when the leader's end was seen
+	concluded  bool               // all is over, but its end is kept back
 	drained    bool
 	ladder     *ladder // set once the rank is being ended, or its leader has ended
 	sent       unix.Signal
@@ -181,7 +183,7 @@ func (a *agent) watch(w *worker) {
 }
 
 func (a *agent) leaderEnded(w *worker) {
-	w.leaderDone = true
+	w.leaderDone, w.endedAt = true, rendezvous.Now()
 	if w.ladder == nil {
 		w.ladder = &ladder{grace: a.grace, began: rendezvous.Now()}
 	}

@@ -78,8 +78,9 @@ type brain struct {
 	trials    trials
 	noticed   rendezvous.Instant // when a rank first failed because of another's end; 0: none has
 	noticedBy int
-	watch     *watching // who holds the devices of the attempt; nil: nobody looks
-	empty     *emptying // between an attempt's end and what follows; nil: not waited for
+	watch     *watching             // who holds the devices of the attempt; nil: nobody looks
+	events    map[int][]deviceEvent // of the attempt, by host
+	empty     *emptying             // between an attempt's end and what follows; nil: not waited for
 
 	// unattended is set until the launcher that has submitted the run watches it: what it
 	// has not begun to look at could be over before it does.
@@ -234,6 +235,8 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.ended(n.Ended, at)
 	case n.Sight != nil:
 		b.seen(host, n.Sight)
+	case n.Device != nil:
+		b.deviceReported(host, n.Device, at)
 	case n.Warning != nil:
 		b.warning(h, n.Warning)
 	case n.Failing != nil:
@@ -459,6 +462,7 @@ func (b *brain) meeting() plan.Meeting {
 func (b *brain) startAll() {
 	meeting := b.meeting()
 	b.beginWatching()
+	b.events = nil
 	for i, h := range b.plan.Hosts {
 		start := &orders.Start{Attempt: b.attempt, Command: b.plan.CommandFor(meeting), Signal: b.stopSignal, Grace: b.grace, Watch: len(h.Devices) > 0, Checkpoints: b.job.Progress.Folder}
 		for rank := h.FirstRank; rank < h.FirstRank+h.Ranks; rank++ {
