@@ -107,6 +107,7 @@ func (a *agent) evidence(w *worker, e *orders.Ended) *orders.Evidence {
 	if e.Code == 0 && e.Signal == "" {
 		return found
 	}
+	found.Devices = a.devices(w)
 	found.ErrorFile = firstOf(filepath.Join(filepath.Dir(w.log.Path()), fmt.Sprintf("rank-%d.error.json", w.rank)), errorFileKept)
 	found.Checkpoint = newestAfter(w.scene.checkpoints, w.scene.wall)
 	found.Cgroup = w.scene.counters.path

@@ -39,6 +39,8 @@ type worker struct {
 	scene   *scenery // when it was started
 
 	leaderDone bool
+	endedAt    rendezvous.Instant // when the leader's end was seen
+	concluded  bool               // all is over, but its end is kept back
 	drained    bool
 	ladder     *ladder // set once the rank is being ended, or its leader has ended
 	sent       unix.Signal
@@ -182,7 +184,7 @@ func (a *agent) watch(w *worker) {
 }
 
 func (a *agent) leaderEnded(w *worker) {
-	w.leaderDone = true
+	w.leaderDone, w.endedAt = true, rendezvous.Now()
 	if w.ladder == nil {
 		w.ladder = &ladder{grace: a.grace, began: rendezvous.Now()}
 	}

@@ -79,9 +79,10 @@ type brain struct {
 	places    *places            // of independent ranks; nil: ranks start and end together
 	noticed   rendezvous.Instant // when a rank first failed because of another's end; 0: none has
 	noticedBy int
-	watch     *watching // who holds the devices of the attempt; nil: nobody looks
-	empty     *emptying // between an attempt's end and what follows; nil: not waited for
-	looks     int       // at devices that were asked for
+	watch     *watching             // who holds the devices of the attempt; nil: nobody looks
+	events    map[int][]deviceEvent // of the attempt, by host
+	empty     *emptying             // between an attempt's end and what follows; nil: not waited for
+	looks     int                   // at devices that were asked for
 
 	// unattended is set until the launcher that has submitted the run watches it: what it
 	// has not begun to look at could be over before it does.
@@ -263,6 +264,8 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.ended(n.Ended, at)
 	case n.Sight != nil:
 		b.seen(host, n.Sight)
+	case n.Device != nil:
+		b.deviceReported(host, n.Device, at)
 	case n.Warning != nil:
 		b.warning(h, n.Warning)
 	case n.Failing != nil:
@@ -501,6 +504,7 @@ func (b *brain) meeting() plan.Meeting {
 
 func (b *brain) startAll() {
 	meeting := b.meeting()
+	b.events = nil
 	for i, h := range b.plan.Hosts {
 		start := b.startOn(i, meeting)
 		for rank := h.FirstRank; rank < h.FirstRank+h.Ranks; rank++ {
