@@ -59,7 +59,7 @@ func TestAnEndIsKeptBackForALookAndNoLonger(t *testing.T) {
 	} {
 		a := &agent{workers: map[int]*worker{}}
 		a.sight = sight{stop: func() {}, ecc: uncorrected(gpusWith(1)), ears: newEars()}
-		w := &worker{rank: 3, concluded: true}
+		w := &worker{rank: 3, concluded: true, scene: &scenery{workers: 1}}
 		a.workers[3] = w
 		x := &afterwards{w: w, ended: &orders.Ended{Rank: 3, Evidence: &orders.Evidence{Devices: &orders.Devices{}}}, at: now.Add(-c.passed), asked: true, after: c.after, why: c.why}
 		a.after = []*afterwards{x}
