@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-dev/muster/launcher/hostfs"
+	"github.com/muster-dev/muster/launcher/kernellog"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/rendezvous"
@@ -36,7 +37,7 @@ type scenery struct {
 }
 
 func newScenery(checkpoints string) scenery {
-	return scenery{readCounters(""), openKernelLog("/dev/kmsg"), time.Now(), checkpoints}
+	return scenery{readCounters(""), openKernelLog(kernellog.Path), time.Now(), checkpoints}
 }
 
 // mostCheckpointFiles bounds a look through a checkpoint folder, which may lie on a slow file system.

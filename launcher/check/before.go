@@ -25,6 +25,7 @@ func Before(in Input) []Finding {
 	}
 	j.versions()
 	j.sisterHosts()
+	j.unread()
 	j.sharing()
 	j.clocks()
 	j.reach()

@@ -58,6 +58,8 @@ const (
 	RemapPending      = "remap_pending"
 	RetirePending     = "retire_pending"
 	RetiredMany       = "retired_many"
+	XidSinceBoot      = "xid_since_boot"
+	XidsUnknown       = "xids_unknown"
 	NVLinksDown       = "nvlinks_down"
 	ComputeMode       = "compute_mode"
 	MIGMode           = "mig_mode"
@@ -65,6 +67,7 @@ const (
 	FabricManager     = "fabric_manager"
 	Throttled         = "throttled"
 	PCIeNarrow        = "pcie_narrow"
+	PCIeSlow          = "pcie_slow"
 	GPUInUse          = "gpu_in_use"
 	MemoryUnexplained = "memory_unexplained"
 	LeftBehind        = "left_behind"
@@ -126,13 +129,16 @@ var All = []Code{
 	{Name: RemapPending, Severity: Warn, When: Before, Meaning: "memory rows are to be remapped at the next reset"},
 	{Name: RetirePending, Severity: Warn, Worst: Fail, When: Before, Meaning: "memory pages are to be retired at the next reset"},
 	{Name: RetiredMany, Severity: Warn, When: Before, Meaning: "many memory pages of a GPU are retired"},
+	{Name: XidSinceBoot, Severity: Warn, When: Before, Meaning: "the driver has reported errors (Xid) of a GPU since the boot, as the kernel's log has them"},
+	{Name: XidsUnknown, Severity: Info, When: Before, Meaning: "the kernel's log cannot be read, and so errors of GPUs since the boot are not known"},
 	{Name: NVLinksDown, Severity: Fail, When: Before, Meaning: "a GPU has fewer NVLinks up than its sisters"},
 	{Name: ComputeMode, Severity: Fail, When: Before, Meaning: "a GPU's compute mode keeps ranks out"},
 	{Name: MIGMode, Severity: Fail, When: Before, Meaning: "MIG is not as the plan needs it, or is about to change"},
 	{Name: FabricNotReady, Severity: Fail, When: Before, Meaning: "the NVSwitch fabric is not set up for a GPU"},
 	{Name: FabricManager, Severity: Fail, When: Before, Meaning: "nvidia-fabricmanager does not run on a machine with NVSwitch, or is of another version than the driver"},
 	{Name: Throttled, Severity: Warn, When: Before, Meaning: "a GPU is slowed down by heat or power"},
-	{Name: PCIeNarrow, Severity: Warn, When: Before, Meaning: "a GPU's PCIe link has fewer lanes than it could"},
+	{Name: PCIeNarrow, Severity: Warn, When: Before, Meaning: "a GPU's PCIe link has fewer lanes than it could, or than its sisters have"},
+	{Name: PCIeSlow, Severity: Warn, When: Before, Meaning: "a GPU's PCIe link cannot be as fast as those of its sisters"},
 	{Name: GPUInUse, Severity: Warn, Worst: Fail, When: Before, Meaning: "somebody else's processes hold memory of a GPU of the plan"},
 	{Name: MemoryUnexplained, Severity: Warn, Worst: Fail, When: Before, Meaning: "memory of a GPU is in use that no process explains"},
 	{Name: LeftBehind, Severity: Warn, When: Before, Meaning: "a process of an earlier attempt still holds a GPU"},
