@@ -35,12 +35,19 @@ const (
 	HostsSSH   = "ssh"
 )
 
+// What a job's command may be written for: which library finds the other ranks.
+const (
+	ProgramTorch = "torch" // and whatever reads torchrun's variables
+	ProgramJAX   = "jax"
+)
+
 // Job is a decoded job file. All values are checked and defaults filled in.
 type Job struct {
 	Name      string
 	Command   []string // argv of every worker, Source.Args appended; never a shell line
 	HostsKind string   // HostsLocal or HostsSSH
 	Hosts     []Host   // in job file order, ranges expanded, overrides applied; Hosts[0] is the head host
+	Program   string   `json:",omitempty"` // ProgramJAX; "" and ProgramTorch: as torchrun starts it
 	Backend   string   // "gloo", "nccl", "none" or "" (chosen by what the hosts have)
 	Placement Placement
 	Plugin    *Plugin // a site's own prober of devices; nil: muster's
