@@ -24,6 +24,9 @@ type Source struct {
 	Vars     map[string]string `json:"vars,omitempty"` // -var NAME=VALUE, as typed
 	Args     []string          `json:"args,omitempty"` // the words after "--", appended to command
 	Dir      string            `json:"dir,omitempty"`  // the launcher's folder: where a relative workdir of this machine starts
+	// Instead takes the place of the job's command, for what muster has ranks do of its own:
+	// see Job.instead.
+	Instead []string `json:"instead,omitempty"`
 	// Forwarded are the variables of the launching machine that forward names. All are
 	// taken for secrets.
 	Forwarded map[string]string `json:"forwarded,omitempty"`

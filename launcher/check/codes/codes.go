@@ -28,6 +28,7 @@ const (
 	Planning When = "plan"   // while the plan is made; the plan warns
 	Before   When = "before" // before the first attempt, and GPUs before every attempt
 	After    When = "after"  // while workers run
+	Asked    When = "asked"  // by muster check --collective only
 )
 
 // Code is one kind of finding.
@@ -105,6 +106,15 @@ const (
 	InterfaceMissing = "interface_missing"
 	InterfaceUnfit   = "interface_unfit"
 
+	CollectiveHang   = "collective_hang"
+	CollectiveWrong  = "collective_wrong"
+	CollectiveSlow   = "collective_slow"
+	CollectiveFailed = "collective_failed"
+	CollectiveRate   = "collective_rate"
+	ComputeWrong     = "compute_wrong"
+	ComputeSlow      = "compute_slow"
+	PCIeUnderLoad    = "pcie_under_load"
+
 	WrongGPU       = "wrong_gpu"
 	ExtraGPU       = "extra_gpu"
 	SharedGPU      = "shared_gpu"
@@ -176,6 +186,15 @@ var All = []Code{
 	{Name: NameLoopback, Severity: Warn, When: Before, Meaning: "a host's own name leads back to itself, and JAX gives others the address that it finds by that name"},
 	{Name: InterfaceMissing, Severity: Fail, When: Before, Meaning: "the network interface that is asked for is not there"},
 	{Name: InterfaceUnfit, Severity: Warn, When: Before, Meaning: "the network interface that is asked for leads to no other host"},
+
+	{Name: CollectiveHang, Severity: Fail, When: Asked, Meaning: "ranks do not get through an all-reduce in its time; the host or the pair of hosts is named"},
+	{Name: CollectiveWrong, Severity: Fail, When: Asked, Meaning: "an all-reduce gives a wrong sum"},
+	{Name: CollectiveSlow, Severity: Warn, When: Asked, Meaning: "an all-reduce with a host takes more than twice the median"},
+	{Name: CollectiveFailed, Severity: Fail, When: Asked, Meaning: "the run that measures failed"},
+	{Name: CollectiveRate, Severity: Info, When: Asked, Meaning: "what was measured"},
+	{Name: ComputeWrong, Severity: Fail, When: Asked, Meaning: "a rank multiplies matrices wrongly, or not at all"},
+	{Name: ComputeSlow, Severity: Warn, When: Asked, Meaning: "a rank multiplies matrices in more than twice the median time of its kind"},
+	{Name: PCIeUnderLoad, Severity: Warn, When: Asked, Meaning: "a GPU's PCIe link is narrower or slower than it could be while it is used"},
 
 	{Name: WrongGPU, Severity: Warn, When: After, Placement: true, Meaning: "a rank uses another GPU than the plan gave it"},
 	{Name: ExtraGPU, Severity: Warn, When: After, Placement: true, Meaning: "a rank has opened a GPU of another rank, mostly GPU 0"},
