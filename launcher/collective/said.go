@@ -17,8 +17,7 @@ const (
 const (
 	Torch   = "torch" // it is loaded
 	Compute = "compute"
-	All     = "all" // an all-reduce of all ranks
-	round   = "round "
+	All     = "all" // an all-reduce of all ranks; those of pairs are "round N"
 )
 
 // Said is what a rank has said of a phase.
@@ -41,15 +40,6 @@ type PCIe struct {
 	SpeedMax string `json:"max_link_speed"`
 	Width    string `json:"current_link_width"`
 	WidthMax string `json:"max_link_width"`
-}
-
-// Round is the number of a phase of pairs; -1: it is another one.
-func (s Said) Round() int {
-	digits, is := bytes.CutPrefix([]byte(s.Phase), []byte(round))
-	if number := -1; is && json.Unmarshal(digits, &number) == nil {
-		return number
-	}
-	return -1
 }
 
 // maxLine bounds a line that is waited for; what is longer is not the script's.

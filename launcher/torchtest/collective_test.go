@@ -30,7 +30,7 @@ func four(t *testing.T) (*testbed.Bed, string) {
 	})
 	path := filepath.Join(t.TempDir(), "job.hcl")
 	// The clock and the memory are this machine's own.
-	text := fmt.Sprintf("job \"c\" {\n  command = [%q, \"train.py\"]\n  hosts \"ssh\" {\n    names = [\"node[1-4]\"]\n  }\n  ranks { per_host = 1 }\n  check { ignore = [\"shared_memory\", \"disk_full\", \"cgroup_memory\", \"cgroup_pids\", \"nofile\", \"clock_offset\"] }\n}\n", programs.python)
+	text := fmt.Sprintf("job \"c\" {\n  command = [%q, \"train.py\"]\n  hosts \"ssh\" {\n    names = [\"node[1-4]\"]\n  }\n  ranks { per_host = 1 }\n  ports = \"20000-29999\"\n  check { ignore = [\"shared_memory\", \"disk_full\", \"cgroup_memory\", \"cgroup_pids\", \"nofile\", \"clock_offset\"] }\n}\n", programs.python)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
