@@ -30,6 +30,7 @@ var jobSchema = schema{
 		{name: "ranks"},
 		{name: "nccl"},
 		{name: "allocator"},
+		{name: "mps"},
 		{name: "plugin", label: `"NAME"`},
 		{name: "stop"},
 		{name: "early_exit"},
@@ -85,6 +86,7 @@ func (d *decoder) job(block *hclsyntax.Block) *Job {
 	job.Backend, job.Placement = ranks.backend, ranks.placement
 	job.NCCL = d.nccl(first(c.blocks["nccl"]), ranks.backend)
 	job.Allocator = d.allocator(first(c.blocks["allocator"]))
+	job.MPS = d.mps(first(c.blocks["mps"]), ranks.placement)
 	base := Host{
 		Devices: ranks.devices,
 		Workdir: d.path(c.attrs["workdir"]),
