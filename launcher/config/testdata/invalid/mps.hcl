@@ -5,8 +5,8 @@ job "a" {
   ranks {
     visibility = "host"
     shared     = true
-    per_host   = 7 # want: Ranks and devices do not match
-    devices    = 2
+    per_host   = 7
+    devices    = 2 # want: Ranks and devices do not match
   }
   mps { # want: Impossible pair | Impossible pair
     ranks_per_gpu            = 3
