@@ -22,6 +22,9 @@ func Plan(s *Screen, p *plan.Plan) error {
 	for _, line := range visibilityLines(p) {
 		fmt.Fprintln(&b, line)
 	}
+	for _, line := range mpsLines(p) {
+		fmt.Fprintln(&b, line)
+	}
 	masterLines(&b, p)
 	for _, n := range p.Notes {
 		if n.Code == "visibility" { // the line above says it once for all hosts
