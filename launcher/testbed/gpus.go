@@ -55,7 +55,7 @@ func (h *Host) SetGPUs(s *gpus.Scenario) error {
 	h.gpuMu.Lock()
 	defer h.gpuMu.Unlock()
 	if s == nil {
-		s = &gpus.Scenario{Name: "none", Init: gpus.InitDriverNotLoaded, NoLibrary: true, NoProgram: true}
+		s = &gpus.Scenario{Name: "none", Init: gpus.InitDriverNotLoaded, NoLibrary: true, NoProgram: true, NoMPS: true}
 	}
 	h.gpu.scenario = s.Clone()
 	if !h.running() {
@@ -116,7 +116,7 @@ func (h *Host) furnishGPUs() error {
 }
 
 // programFiles are the contents of files.
-type programFiles struct{ library, smi, worker []byte }
+type programFiles struct{ library, smi, worker, mpsControl, mpsServer []byte }
 
 func readPrograms(s *gpus.Scenario) (p programFiles, err error) {
 	built, err := gpus.Build()
@@ -129,7 +129,7 @@ func readPrograms(s *gpus.Scenario) (p programFiles, err error) {
 	for _, f := range []struct {
 		into *[]byte
 		path string
-	}{{&p.library, built.Library}, {&p.smi, built.NvidiaSMI}, {&p.worker, built.Worker}} {
+	}{{&p.library, built.Library}, {&p.smi, built.NvidiaSMI}, {&p.worker, built.Worker}, {&p.mpsControl, built.MPSControl}, {&p.mpsServer, built.MPSServer}} {
 		if *f.into, err = os.ReadFile(f.path); err != nil {
 			return p, err
 		}
@@ -149,6 +149,8 @@ func (p programFiles) install(s *gpus.Scenario) error {
 		{gpuLibrary, p.library, s.NoLibrary},
 		{filepath.Join(gpuPrograms, "nvidia-smi"), p.smi, s.NoProgram},
 		{filepath.Join(gpuPrograms, "cudaworker"), p.worker, false},
+		{filepath.Join(gpuPrograms, gpus.MPSControl), p.mpsControl, s.NoMPS},
+		{filepath.Join(gpuPrograms, gpus.MPSServer), p.mpsServer, s.NoMPS},
 	} {
 		there, err := os.ReadFile(f.path)
 		switch {

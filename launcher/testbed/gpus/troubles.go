@@ -118,7 +118,7 @@ func NoDriver() *Scenario {
 // NoLibrary is four L40S on a machine where nothing of NVIDIA's is installed.
 func NoLibrary() *Scenario {
 	s := L40S()
-	s.Name, s.Init, s.NoLibrary, s.NoProgram = "no-library", InitDriverNotLoaded, true, true
+	s.Name, s.Init, s.NoLibrary, s.NoProgram, s.NoMPS = "no-library", InitDriverNotLoaded, true, true, true
 	return s
 }
 
