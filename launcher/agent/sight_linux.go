@@ -50,10 +50,11 @@ func (a *agent) watchDevices(o *orders.Start) {
 		began := time.Now()
 		for ctx.Err() == nil {
 			found, err := probeWithin(ctx, prober)
+			served := a.mps.look(ctx) // after: who holds memory has been a client before
 			if ctx.Err() != nil {
 				return
 			}
-			a.post(func() { a.tellSight(o.Attempt, found, err) })
+			a.post(func() { a.tellSight(o.Attempt, found, served, err) })
 			pace := sightPace
 			if time.Since(began) > sightSettled {
 				pace = laterPace
@@ -70,9 +71,10 @@ func (a *agent) watchDevices(o *orders.Start) {
 func (a *agent) lookOnce(o *orders.Look) {
 	prober := a.look.prober(a.place, a.plugins)
 	found, err := probeWithin(context.Background(), prober)
+	served := a.mps.look(context.Background())
 	prober.close()
 	a.post(func() {
-		seen := a.sightOf(a.attempt, found, err)
+		seen := a.sightOf(a.attempt, found, served, err)
 		seen.Asked = o.Number
 		a.tell(orders.News{Sight: seen})
 	})
@@ -85,11 +87,11 @@ func probeWithin(ctx context.Context, p prober) (*plugins.GPUs, error) {
 }
 
 // tellSight tells the coordinator what was seen, where it is new.
-func (a *agent) tellSight(attempt int, found *plugins.GPUs, err error) {
+func (a *agent) tellSight(attempt int, found *plugins.GPUs, served []orders.MPSSight, err error) {
 	if attempt != a.attempt || a.sight.stop == nil {
 		return // of an earlier attempt, or too late
 	}
-	seen := a.sightOf(attempt, found, err)
+	seen := a.sightOf(attempt, found, served, err)
 	text := orders.Encode(seen.Steady())
 	if bytes.Equal(text, a.sight.told) && time.Since(a.sight.toldAt) < sightRepeated {
 		return
@@ -98,13 +100,14 @@ func (a *agent) tellSight(attempt int, found *plugins.GPUs, err error) {
 	a.tell(orders.News{Sight: seen})
 }
 
-func (a *agent) sightOf(attempt int, found *plugins.GPUs, err error) *orders.Sight {
+func (a *agent) sightOf(attempt int, found *plugins.GPUs, served []orders.MPSSight, err error) *orders.Sight {
 	seen := &orders.Sight{Attempt: attempt}
 	if err != nil {
 		seen.Error = err.Error()
 	} else {
 		a.fillSight(seen, found)
 	}
+	a.fillMPS(seen, served)
 	return seen
 }
 

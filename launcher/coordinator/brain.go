@@ -84,6 +84,8 @@ type brain struct {
 	// unattended is set until the launcher that has submitted the run watches it: what it
 	// has not begun to look at could be over before it does.
 	unattended bool
+	passed     bool // checks have let the run begin
+	sharing    sharing
 
 	actions []action
 }
@@ -228,6 +230,10 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.prepared(h, n.Prepared)
 	case n.PortHeld != nil:
 		b.portHeld(h, n.PortHeld)
+	case n.Served != nil:
+		b.served(host, n.Served)
+	case n.MPSLost != nil:
+		b.mpsLost(host, n.MPSLost, at)
 	case n.Started != nil && n.Started.Attempt == b.attempt:
 		b.started(n.Started)
 	case n.Ended != nil && n.Ended.Attempt == b.attempt:
@@ -358,8 +364,15 @@ func (b *brain) tryCommit() {
 		}
 		return
 	}
-	if !b.passes() {
-		b.wrapUp()
+	if !b.passed {
+		if !b.passes() {
+			b.wrapUp()
+			return
+		}
+		b.passed = true
+		b.serveAll()
+	}
+	if !b.allServed() {
 		return
 	}
 	b.phase, b.begun = running, b.now
@@ -447,7 +460,7 @@ func (b *brain) sayMeeting() {
 
 func (b *brain) meeting() plan.Meeting {
 	addr := b.plan.Candidates()[b.master].Addr
-	m := plan.Meeting{Run: b.run, Attempt: b.attempt, MasterAddr: addr, MasterPort: b.port, InForce: b.trials.inForce}
+	m := plan.Meeting{Run: b.run, Attempt: b.attempt, MasterAddr: addr, MasterPort: b.port, InForce: b.trials.inForce, MPS: b.sharing.folders}
 	for _, h := range b.hosts {
 		r, _ := h.reachOf(addr)
 		m.Locals = append(m.Locals, r.Local)

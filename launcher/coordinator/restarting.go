@@ -34,7 +34,7 @@ func (b *brain) decide() bool {
 		return false
 	}
 	failed := b.pastOf(found)
-	history := restart.History{Past: b.trials.past, Failed: failed, InForce: b.trials.inForce, Host: found.Host, Torch: b.hosts[0].software.Torch}
+	history := restart.History{Past: b.trials.past, Failed: failed, InForce: b.trials.inForce, Host: found.Host, Torch: b.hosts[0].software.Torch, MPS: b.job.MPS != nil}
 	if a := b.job.Allocator; a != nil {
 		history.Expandable, history.MaxSplit = a.ExpandableSegments != nil, a.MaxSplitSize != nil
 	}
@@ -101,5 +101,6 @@ func (b *brain) putAway(a report.Attempt) {
 	b.again, b.port, b.phase = "", 0, restarting
 	b.lost, b.earlySaid, b.noticed = nil, false, 0
 	b.beginEmptying()
+	b.serveAll()
 	b.send(0, orders.Order{HoldPort: &orders.HoldPort{Attempt: b.attempt, First: b.firstPort, Last: b.lastPort}})
 }

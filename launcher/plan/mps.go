@@ -58,6 +58,14 @@ func (p *Plan) MPSMemory(rank int) uint64 {
 	return p.job.MPS.MemoryOf(p.placeOnGPU(p.Ranks[rank]))
 }
 
+// MPSThreads is how many per cent of a GPU's threads a rank may use under MPS; 0: no limit.
+func (p *Plan) MPSThreads(rank int) float64 {
+	if p.job.MPS == nil {
+		return 0
+	}
+	return p.job.MPS.ThreadsOf(p.placeOnGPU(p.Ranks[rank]))
+}
+
 // placeOnGPU is a rank's number among those of its device.
 func (p *Plan) placeOnGPU(r Rank) int {
 	place := 0
