@@ -183,8 +183,8 @@ func recorded(pipes string) (pid int, err error) {
 
 // exists tells whether there is a process of this number, whatever it is.
 func exists(pid int) bool {
-	err := syscall.Kill(pid, 0)
-	return pid > 0 && (err == nil || errors.Is(err, syscall.EPERM))
+	_, err := gpus.StartTime(pid)
+	return err == nil
 }
 
 // reply is what the daemon answers to a command.
