@@ -66,7 +66,12 @@ func background(errs io.Writer) int {
 		return 1
 	}
 	defer read.Close()
-	cmd := exec.Command("/proc/self/exe")
+	self, err := os.Executable()
+	if err != nil {
+		fmt.Fprintln(errs, err)
+		return 1
+	}
+	cmd := exec.Command(self)
 	cmd.Args, cmd.Env = os.Args, append(os.Environ(), readyVariable+"=3")
 	cmd.ExtraFiles, cmd.Dir = []*os.File{write}, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

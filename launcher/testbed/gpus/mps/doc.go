@@ -24,6 +24,7 @@
 //	-stuck        stay when the server has ended the contexts: it remains in FAULT
 //	-deaf         take no notice of SIGTERM
 //	-contexts N   have so many contexts: limits count these, not processes
+//	-everywhere   have a context on each device that is visible: faults spread by such clients
 //
 // Servers and daemons are processes as any: tests kill them, stop them by SIGSTOP, and
 // remove their files. What they do wrong by themselves are faults of the scenario

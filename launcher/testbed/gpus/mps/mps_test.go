@@ -568,7 +568,7 @@ func TestAFaultTakesAllClientsOfTheGPUAlong(t *testing.T) {
 	server := strconv.Itoa(good.line.MPS.Server)
 	b.run(here, "-fault", "-for", "1ms").fails("an illegal memory access was encountered")
 	good.fails("an illegal memory access was encountered")
-	b.says("get_server_status "+server, "FAULT")
+	b.await("the daemon's notice", func() bool { return b.ask("get_server_status "+server) == "FAULT" })
 	// Nobody comes in, on the GPU that is well neither, while one has not left.
 	b.run(there).fails("MPS server is not ready to accept new MPS client requests")
 	if !runs(elsewhere.line.PID) {
@@ -587,12 +587,49 @@ func TestAFaultTakesAllClientsOfTheGPUAlong(t *testing.T) {
 	}
 }
 
+func TestAFaultSpreadsThroughClientsOfSeveralGPUs(t *testing.T) {
+	b := newBench(t, gpus.L40S(), "CUDA_VISIBLE_DEVICES=0,1,2").start()
+	both := b.client([]string{"CUDA_VISIBLE_DEVICES=0,1"}, "-everywhere")
+	second, third := b.client([]string{"LOCAL_RANK=1"}), b.client([]string{"LOCAL_RANK=2"})
+	b.run([]string{"LOCAL_RANK=0"}, "-fault", "-for", "1ms").fails("an illegal memory access was encountered")
+	both.fails("an illegal memory access was encountered")
+	second.fails("an illegal memory access was encountered")
+	if !runs(third.line.PID) {
+		t.Error("a client that shares nothing with the others is gone")
+	}
+}
+
+func TestOneServerForAllUsers(t *testing.T) {
+	b := newBench(t, gpus.L40S())
+	said, err := b.command(b.control, "-d", "-multiuser-server").CombinedOutput()
+	if os.Getuid() != 0 {
+		if err == nil || !strings.Contains(string(said), "Insufficient privileges for UID") {
+			t.Errorf("%v, %q", err, said)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	for _, folder := range []string{filepath.Dir(b.pipes), b.pipes} {
+		if err := os.Chmod(folder, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := *b
+	other.folderFor(1042)
+	first := b.client(nil)
+	if second := other.client(nil, "-uid", "1042"); second.line.MPS.Server != first.line.MPS.Server {
+		t.Error("two servers")
+	}
+}
+
 func TestBeforeVoltaAFaultEndsTheServer(t *testing.T) {
 	b := newBench(t, gpus.Pascal(), "CUDA_VISIBLE_DEVICES=0").start()
 	good := b.client(nil)
 	b.run(nil, "-fault", "-for", "1ms").fails("CUDA error")
 	good.fails("the remote procedural call between the MPS server and the MPS client failed")
-	b.says("get_server_list", "")
+	b.await("the daemon's notice", func() bool { return b.ask("get_server_list") == "" })
 }
 
 func TestTheDeathOfAServerIsTheClients(t *testing.T) {
