@@ -190,8 +190,8 @@ func TestWorkersShareAGPUOfAHostThroughMPS(t *testing.T) {
 	s := gpus.L40S()
 	bed := testbed.New(t, testbed.Options{GPUs: s})
 	host, uuid := bed.Hosts[0], s.GPUs[3].UUID
-	run(t, host, "mkdir", "-m", "0700", "/tmp/pipe", "/tmp/log")
-	client := []string{"env", "CUDA_MPS_PIPE_DIRECTORY=/tmp/pipe", "CUDA_MPS_LOG_DIRECTORY=/tmp/log"}
+	run(t, host, "mkdir", "-m", "0700", "/tmp/pipe")
+	client := []string{"env", "CUDA_MPS_PIPE_DIRECTORY=/tmp/pipe"}
 	control := func(command string) string {
 		return strings.TrimSpace(run(t, host, append(client, "sh", "-c", "echo '"+command+"' | nvidia-cuda-mps-control")...))
 	}
@@ -217,6 +217,12 @@ func TestWorkersShareAGPUOfAHostThroughMPS(t *testing.T) {
 	}
 	if out, err := try(t, host, "env", "LOCAL_RANK=3", "cudaworker"); err == nil || !strings.Contains(out+err.Error(), "busy or unavailable") {
 		t.Errorf("a process without MPS: %v, %s", err, out)
+	}
+	if said := run(t, host, "cat", "/var/log/nvidia-mps/control.log"); !strings.Contains(said, "NEW SERVER "+server+": Ready") {
+		t.Errorf("control.log:\n%s", said)
+	}
+	if text, _ := os.ReadFile("/var/log/nvidia-mps/control.log"); strings.Contains(string(text), "/tmp/pipe/control") {
+		t.Error("the machine has the host's log")
 	}
 	without := s.Clone()
 	without.NoMPS = true

@@ -72,7 +72,7 @@ func beside(name string) string {
 // openFiles is the limit of open files that this process was started with. Go raises that
 // of the process itself, and gives children the first one back.
 func openFiles() int {
-	out, err := exec.Command("sh", "-c", "ulimit -n").Output()
+	out, err := exec.Command("/bin/sh", "-c", "ulimit -n").Output()
 	n, notNumber := strconv.Atoi(strings.TrimSpace(string(out)))
 	if err != nil || notNumber != nil { // "unlimited"
 		return 1 << 20
