@@ -172,7 +172,8 @@ func (p programFiles) install(s *gpus.Scenario) error {
 
 // coverForGPUs covers what the host shares with the machine, so that files can be added:
 // folders of programs by overlays, those of the kernel by folders in memory which show
-// most of what was there. The machine's own PCI devices and NUMA nodes are out of sight.
+// most of what was there. The machine's own PCI devices and NUMA nodes are out of sight, and
+// the logs of MPS are the host's own.
 func coverForGPUs() error {
 	if err := os.MkdirAll(gpus.Folder, 0o755); err != nil {
 		return err
@@ -191,6 +192,7 @@ func coverForGPUs() error {
 		{"/sys/bus/pci", none, unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
 		{"/proc/driver", none, unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
 		{"/dev", func(name string) bool { return !strings.HasPrefix(name, "nvidia") && name != "infiniband" }, unix.MS_NOSUID},
+		{"/var/log", func(name string) bool { return name != "nvidia-mps" }, unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
 	} {
 		if err := cover(c.folder, c.keep, c.flags); err != nil {
 			return fmt.Errorf("cover %s: %w", c.folder, err)

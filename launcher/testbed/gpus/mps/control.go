@@ -3,32 +3,18 @@
 package mps
 
 import (
-	"bufio"
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/muster-dev/muster/launcher/testbed/gpus"
-)
-
-// Files of a pipe folder.
-const (
-	clientSocket  = "control"
-	commandSocket = "control_privileged"
-	logSocket     = "log"
-	pidFile       = controlName + ".pid"
 )
 
 // Control is nvidia-cuda-mps-control on the machine in a folder. It returns the exit status.
@@ -66,7 +52,12 @@ func background(errs io.Writer) int {
 		return 1
 	}
 	defer read.Close()
-	cmd := exec.Command("/proc/self/exe")
+	self, err := os.Executable()
+	if err != nil {
+		fmt.Fprintln(errs, err)
+		return 1
+	}
+	cmd := exec.Command(self)
 	cmd.Args, cmd.Env = os.Args, append(os.Environ(), readyVariable+"=3")
 	cmd.ExtraFiles, cmd.Dir = []*os.File{write}, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -113,8 +104,8 @@ func serve(folder string, foreground, multi bool, out, errs io.Writer) int {
 	if d.defaults.Percentage == 0 {
 		d.defaults.Percentage = 100
 	}
-	if err := d.listen(); err != nil {
-		fmt.Fprintln(errs, err)
+	if words := d.listen(); words != "" {
+		fmt.Fprintln(errs, words)
 		return 1
 	}
 	d.log.line("Control", "Starting control daemon using socket %s", filepath.Join(d.pipes, clientSocket))
@@ -122,118 +113,4 @@ func serve(folder string, foreground, multi bool, out, errs io.Writer) int {
 	ready()
 	d.run()
 	return 0
-}
-
-// listen takes possession of the pipe folder.
-func (d *daemon) listen() error {
-	if d.pipes == defaultPipes {
-		_ = os.Mkdir(d.pipes, 0o755) // there, or not to be had: what follows tells
-	}
-	if syscall.Access(d.pipes, 2|1) != nil { // W_OK, X_OK
-		return fmt.Errorf(cannotAccess, d.pipes)
-	}
-	unlock, err := lockFolder(d.pipes)
-	if err != nil {
-		return fmt.Errorf(cannotAccess, d.pipes)
-	}
-	defer unlock()
-	if pid, err := recorded(d.pipes); err == nil && exists(pid) {
-		return errors.New(alreadyRunning)
-	}
-	for _, s := range []struct {
-		name string
-		into **net.UnixListener
-	}{{clientSocket, &d.clients}, {commandSocket, &d.commands}, {logSocket, &d.logs}} {
-		path := filepath.Join(d.pipes, s.name)
-		_ = os.Remove(path) // a dead daemon's
-		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-		if err != nil { // too long a path, too
-			return fmt.Errorf(cannotAccess, d.pipes)
-		}
-		listener.SetUnlinkOnClose(false)
-		if err := os.Chmod(path, 0o666); err != nil { // who may connect, credentials decide
-			return err
-		}
-		*s.into = listener
-	}
-	return os.WriteFile(filepath.Join(d.pipes, pidFile), fmt.Appendf(nil, "%d\n", os.Getpid()), 0o644)
-}
-
-// lockFolder keeps two daemons from starting in one folder at a time.
-func lockFolder(path string) (unlock func(), err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return func() { f.Close() }, nil
-}
-
-// recorded is the process of the folder's daemon, dead or alive.
-func recorded(pipes string) (pid int, err error) {
-	text, err := os.ReadFile(filepath.Join(pipes, pidFile))
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(strings.TrimSpace(string(text)))
-}
-
-// exists tells whether there is a process of this number, whatever it is.
-func exists(pid int) bool {
-	err := syscall.Kill(pid, 0)
-	return pid > 0 && (err == nil || errors.Is(err, syscall.EPERM))
-}
-
-// reply is what the daemon answers to a command.
-type reply struct {
-	Text    string `json:"text"`
-	Status  int    `json:"status"` // that the front end ends with
-	Refused bool   `json:"refused,omitempty"`
-}
-
-// frontEnd passes commands on, line by line, and prints the answers. Its status is 0 where
-// there is a daemon that it can talk to, whatever that answers.
-func frontEnd(pipes string, in io.Reader, out io.Writer) int {
-	conn, words := dial(pipes)
-	if conn == nil {
-		fmt.Fprintln(out, words)
-		return 1
-	}
-	defer conn.Close()
-	answers, status := json.NewDecoder(conn), 0
-	for lines := bufio.NewScanner(in); lines.Scan(); {
-		if strings.TrimSpace(lines.Text()) == "" {
-			continue
-		}
-		var r reply
-		_, err := fmt.Fprintln(conn, lines.Text())
-		if err == nil {
-			err = answers.Decode(&r)
-		}
-		if err != nil || r.Refused {
-			fmt.Fprintln(out, notAllowed)
-			return 1
-		}
-		fmt.Fprint(out, r.Text)
-		status = max(status, r.Status)
-	}
-	return status
-}
-
-func dial(pipes string) (conn net.Conn, words string) {
-	pid, err := recorded(pipes)
-	switch {
-	case errors.Is(err, fs.ErrPermission):
-		return nil, notAllowed
-	case err != nil || !exists(pid):
-		return nil, noDaemon
-	}
-	conn, err = net.Dial("unix", filepath.Join(pipes, commandSocket))
-	if err != nil {
-		return nil, notAllowed
-	}
-	return conn, ""
 }

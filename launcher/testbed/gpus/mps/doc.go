@@ -24,6 +24,7 @@
 //	-stuck        stay when the server has ended the contexts: it remains in FAULT
 //	-deaf         take no notice of SIGTERM
 //	-contexts N   have so many contexts: limits count these, not processes
+//	-everywhere   have a context on each device that is visible: faults spread by such clients
 //
 // Servers and daemons are processes as any: tests kill them, stop them by SIGSTOP, and
 // remove their files. What they do wrong by themselves are faults of the scenario
@@ -39,7 +40,13 @@
 //
 // and Do "hang" (for Seconds), "crash" (SIGSEGV), or "error": Says is printed or answered,
 // and what starts ends with the status Error. A refused start of the server leaves the
-// client with cudaErrorMpsConnectionFailed.
+// client with cudaErrorMpsConnectionFailed:
+//
+//	s := gpus.L40S()
+//	s.Faults = []gpus.Fault{{Function: gpus.MPSControl + " quit", Do: "hang", Seconds: 30}}
+//	err := host.SetGPUs(s)
+//
+// SetGPUs also sets back compute modes, which nvidia-smi -c changes on the host alone.
 //
 // Limits follow from the scenario: 16 contexts for each GPU older than Volta, 48 since, 60
 // where its CUDA is 13.1 or newer. Commands that Scenario.Lacks names are unknown to the

@@ -1,7 +1,6 @@
 package mps
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -37,10 +36,3 @@ func openLog(name string) (l *logFile, warning string) {
 func (l *logFile) line(who, format string, args ...any) {
 	fmt.Fprintf(l.to, "[%s %s %5d] %s\n", time.Now().Format("2006-01-02 15:04:05.000"), who, os.Getpid(), fmt.Sprintf(format, args...))
 }
-
-// pipeFolder is the folder of sockets of this process: CUDA_MPS_PIPE_DIRECTORY, or the
-// default.
-func pipeFolder() string { return cmp.Or(os.Getenv("CUDA_MPS_PIPE_DIRECTORY"), defaultPipes) }
-
-// defaultPipes is where daemon and clients meet where nothing is said.
-const defaultPipes = "/tmp/nvidia-mps"

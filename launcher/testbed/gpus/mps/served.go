@@ -62,7 +62,7 @@ func (d *daemon) start(uid int) {
 
 // beside is the path of a program that is installed where this one is.
 func beside(name string) string {
-	self, err := os.Readlink("/proc/self/exe")
+	self, err := os.Executable()
 	if err != nil {
 		return name
 	}
@@ -72,12 +72,9 @@ func beside(name string) string {
 // openFiles is the limit of open files that this process was started with. Go raises that
 // of the process itself, and gives children the first one back.
 func openFiles() int {
-	out, err := exec.Command("sh", "-c", "ulimit -n").Output()
-	if err != nil {
-		return 0
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(out)))
-	if err != nil { // "unlimited"
+	out, err := exec.Command("/bin/sh", "-c", "ulimit -n").Output()
+	n, notNumber := strconv.Atoi(strings.TrimSpace(string(out)))
+	if err != nil || notNumber != nil { // "unlimited"
 		return 1 << 20
 	}
 	return n

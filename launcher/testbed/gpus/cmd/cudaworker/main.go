@@ -37,6 +37,7 @@ type options struct {
 
 	contexts           int
 	fault, stuck, deaf bool
+	everywhere         bool
 }
 
 // report is the line of JSON.
@@ -88,6 +89,7 @@ func parse() (options, error) {
 	flag.IntVar(&o.uid, "uid", -1, "become this user, as somebody else's process")
 	flag.StringVar(&o.device, "device", "", "take the device of this UUID, whatever the environment says")
 	flag.IntVar(&o.contexts, "contexts", 1, "how many contexts to have under MPS")
+	flag.BoolVar(&o.everywhere, "everywhere", false, "have contexts on all visible devices under MPS")
 	flag.BoolVar(&o.fault, "fault", false, "end by an illegal memory access")
 	flag.BoolVar(&o.stuck, "stuck", false, "stay although the contexts are lost")
 	flag.BoolVar(&o.deaf, "deaf", false, "take no notice of SIGTERM")
@@ -233,13 +235,28 @@ func (p *process) open(o options, line *report) error {
 		who = cuda.Process{Server: p.client.Server, Limit: p.client.Limit(p.chosen)}
 		line.MPS = &share{Server: who.Server, Percentage: p.client.Percentage, Limit: who.Limit}
 		line.MPS.Total, line.MPS.Free = cuda.Memory(p.machine, p.chosen, who, held)
-		for range o.contexts {
-			if err := p.client.Context(p.chosen, o.bytes/uint64(o.contexts)); err != nil {
+		if err := p.contexts(o); err != nil {
+			return err
+		}
+	}
+	return cuda.Open(p.machine, p.visible, p.chosen, who, o.bytes, held)
+}
+
+// contexts makes those of a client; its memory is the chosen device's.
+func (p *process) contexts(o options) error {
+	for range o.contexts {
+		if err := p.client.Context(p.chosen, o.bytes/uint64(o.contexts)); err != nil {
+			return err
+		}
+	}
+	for _, d := range p.visible {
+		if o.everywhere && d.UUID != p.chosen.UUID {
+			if err := p.client.Context(d, 0); err != nil {
 				return err
 			}
 		}
 	}
-	return cuda.Open(p.machine, p.visible, p.chosen, who, o.bytes, held)
+	return nil
 }
 
 // note writes down what is held. On devices older than Volta clients of MPS are in no list:

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,7 +29,8 @@ type bench struct {
 	t             *testing.T
 	folder        string // of the scenario
 	pipes, logs   string
-	env           []string
+	env           []string // of all programs
+	own           []string // of the daemon alone
 	control, work string
 }
 
@@ -51,6 +51,7 @@ func newBench(t *testing.T, s *gpus.Scenario, env ...string) *bench {
 func (b *bench) daemon(env ...string) *bench {
 	b.t.Helper()
 	other := *b
+	other.env, other.own = nil, env
 	root, err := os.MkdirTemp("", "mps") // short: paths of sockets are
 	if err != nil {
 		b.t.Fatal(err)
@@ -68,7 +69,7 @@ func (b *bench) daemon(env ...string) *bench {
 		}
 	}
 	other.env = append(other.env, gpus.Variable+"="+b.folder, "CUDA_MPS_PIPE_DIRECTORY="+other.pipes)
-	other.env = slices.Concat(other.env, []string{"CUDA_MPS_LOG_DIRECTORY=" + other.logs}, env)
+	other.env = append(other.env, "CUDA_MPS_LOG_DIRECTORY="+other.logs)
 	b.t.Cleanup(other.killAll)
 	return &other
 }
@@ -96,7 +97,9 @@ func (b *bench) command(path string, args ...string) *exec.Cmd {
 // start starts the daemon.
 func (b *bench) start() *bench {
 	b.t.Helper()
-	if said, err := b.command(b.control, "-d").CombinedOutput(); err != nil {
+	cmd := b.command(b.control, "-d")
+	cmd.Env = append(cmd.Env, b.own...)
+	if said, err := cmd.CombinedOutput(); err != nil {
 		b.t.Fatalf("start: %v: %s", err, said)
 	}
 	return b
@@ -227,36 +230,21 @@ func (b *bench) log(name string) string {
 	return string(text)
 }
 
-func TestAServerStartsAtTheFirstClientAndStays(t *testing.T) {
-	s := gpus.L40S()
-	b := newBench(t, s, "CUDA_VISIBLE_DEVICES="+s.GPUs[2].UUID).start()
-	b.says("get_server_list", "")
-	w := b.client(nil)
-	if w.line.Index != 2 || len(w.line.Visible) != 1 {
-		t.Errorf("the client sees %v and has GPU %d", w.line.Visible, w.line.Index)
+// pid is the daemon's.
+func (b *bench) pid() int {
+	b.t.Helper()
+	text, err := os.ReadFile(filepath.Join(b.pipes, "nvidia-cuda-mps-control.pid"))
+	if err != nil {
+		b.t.Fatal(err)
 	}
-	server := strconv.Itoa(w.line.MPS.Server)
-	b.says("get_server_list", server)
-	b.says("get_server_status "+server, "ACTIVE")
-	b.says("get_client_list "+server, strconv.Itoa(w.line.PID))
-	if table := strings.Split(b.ask("ps"), "\n"); len(table) != 2 || !slices.Equal(strings.Fields(table[0]), []string{"PID", "ID", "SERVER", "DEVICE", "NAMESPACE", "COMMAND"}) ||
-		!strings.HasPrefix(table[1], fmt.Sprintf("%-10d%-10d%-15s%s  ", w.line.PID, 0, server, s.GPUs[2].UUID)) {
-		t.Errorf("ps: %q", table)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		b.t.Fatal(err)
 	}
-	b.says("get_device_client_list", fmt.Sprintf("%s\n%d", s.GPUs[2].UUID, w.line.PID))
-	w.kill()
-	b.await("the client's leaving", func() bool { return b.ask("get_client_list "+server) == "" })
-	b.says("get_server_list", server)
-	if got := b.client(nil).line.MPS.Server; strconv.Itoa(got) != server {
-		t.Errorf("another server, %d, for the next client", got)
-	}
-	for _, want := range []string{"Starting control daemon using socket " + b.pipes + "/control", "Accepting connection...",
-		"NEW CLIENT " + strconv.Itoa(w.line.PID) + " from user", "Server is not ready, push client to pending list", "Starting new server " + server, "NEW SERVER " + server + ": Ready", "Server already exists"} {
-		if log := b.log("control.log"); !strings.Contains(log, want) {
-			t.Errorf("control.log without %q:\n%s", want, log)
-		}
-	}
-	if form := regexp.MustCompile(`(?m)^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} Server +\d+\] Volta MPS: status of client \{\d+, 0\} is ACTIVE$`); !form.MatchString(b.log("server.log")) {
-		t.Errorf("server.log:\n%s", b.log("server.log"))
-	}
+	return pid
+}
+
+func runs(pid int) bool {
+	_, err := gpus.StartTime(pid)
+	return err == nil
 }
