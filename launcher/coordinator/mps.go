@@ -23,6 +23,7 @@ type sharing struct {
 	seen    map[int][]orders.MPSSight    // what each host saw last
 	held    map[int]map[int]uint64       // device memory of each rank as it was seen last, by host
 	peaks   map[int]uint64               // the most of it, by rank
+	clients map[int]int                  // by which each rank was seen as a client, by rank
 	lost    []mpsLoss                    // in this attempt
 	told    map[int]string               // what was last told of a host's clients
 }
@@ -34,7 +35,7 @@ type mpsLoss struct {
 
 // serveAll has the hosts run the daemons of MPS that the next attempt needs.
 func (b *brain) serveAll() {
-	b.sharing.served, b.sharing.lost = map[int]bool{}, nil
+	b.sharing.served, b.sharing.lost, b.sharing.clients = map[int]bool{}, nil, map[int]int{}
 	block := b.plan.MPSBlock()
 	for i := range b.hosts {
 		gpus := b.plan.MPS(i)
@@ -113,12 +114,22 @@ func (b *brain) mpsLost(host int, n *orders.MPSLost, at rendezvous.Instant) {
 
 // takeMPS takes what a host's daemons have told, and tells of it where it is new.
 func (b *brain) takeMPS(host int, s *orders.Sight) {
-	if len(s.MPS) == 0 || s.Attempt != b.attempt {
+	if len(s.MPS) == 0 || s.Attempt != b.attempt || s.Asked != 0 { // asked when all have ended
 		return
 	}
 	sh := &b.sharing
 	if sh.seen == nil {
 		sh.seen, sh.held, sh.peaks, sh.told = map[int][]orders.MPSSight{}, map[int]map[int]uint64{}, map[int]uint64{}, map[int]string{}
+	}
+	for i, one := range s.MPS {
+		for _, pid := range slices.Sorted(maps.Keys(one.Clients)) {
+			if rank := one.Clients[pid]; rank != orders.Nobodys && sh.clients[rank] == 0 {
+				sh.clients[rank] = pid
+			}
+		}
+		if old := sh.seen[host]; len(one.Servers) == 0 && i < len(old) {
+			s.MPS[i].Servers = old[i].Servers
+		}
 	}
 	sh.seen[host] = s.MPS
 	held := map[int]uint64{}
@@ -149,18 +160,15 @@ func (b *brain) sharedGPUs(host int) []report.MPSGPU {
 				seen = s
 			}
 		}
-		clients := map[int]int{} // pids by rank
 		for _, pid := range slices.Sorted(maps.Keys(seen.Clients)) {
-			if rank := seen.Clients[pid]; rank == orders.Nobodys || !slices.Contains(g.Ranks, rank) {
+			if rank := seen.Clients[pid]; !slices.Contains(g.Ranks, rank) {
 				one.Others = append(one.Others, pid)
-			} else if clients[rank] == 0 {
-				clients[rank] = pid
 			}
 		}
 		one.Servers = seen.Servers
 		for _, rank := range g.Ranks {
 			one.Ranks = append(one.Ranks, report.MPSRank{
-				Rank: rank, Client: clients[rank], Threads: b.plan.MPSThreads(rank), Limit: b.plan.MPSMemory(rank), Memory: b.sharing.held[host][rank], Peak: b.sharing.peaks[rank],
+				Rank: rank, Client: b.sharing.clients[rank], Threads: b.plan.MPSThreads(rank), Limit: b.plan.MPSMemory(rank), Memory: b.sharing.held[host][rank], Peak: b.sharing.peaks[rank],
 			})
 		}
 		all = append(all, one)
