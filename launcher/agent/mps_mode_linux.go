@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,14 +85,12 @@ func modesFolder() (string, error) { return rundir.Modes(facts.Identity("")) }
 // write makes the note before the mode is changed. An older one is kept: what it says came
 // first.
 func (c changedMode) write() (path string, err error) {
-	dir, err := modesFolder()
-	if err != nil {
+	if path, err = c.path(); err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", err
 	}
-	path = filepath.Join(dir, strings.ReplaceAll(c.Device, "/", "_")+".json")
 	text, err := json.Marshal(c)
 	if err != nil {
 		return "", err
@@ -107,8 +106,8 @@ func (c changedMode) write() (path string, err error) {
 	return path, errors.Join(err, f.Close())
 }
 
-// restoreModes sets back what runs have changed that mine tells, and says what could not be.
-func restoreModes(reaper *proc.Reaper, mine func(run string) bool) (left []string) {
+// notedModes are what runs have changed on this host and nobody has set back.
+func notedModes() (all []changedMode) {
 	dir, err := modesFolder()
 	if err != nil {
 		return nil
@@ -117,7 +116,28 @@ func restoreModes(reaper *proc.Reaper, mine func(run string) bool) (left []strin
 	for _, path := range notes {
 		var c changedMode
 		text, err := os.ReadFile(path)
-		if err != nil || json.Unmarshal(text, &c) != nil || !mine(c.Run) {
+		if err == nil && json.Unmarshal(text, &c) == nil && c.Device != "" {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func isNoted(device string) bool {
+	return slices.ContainsFunc(notedModes(), func(c changedMode) bool { return c.Device == device })
+}
+
+// path is where the note is.
+func (c changedMode) path() (string, error) {
+	dir, err := modesFolder()
+	return filepath.Join(dir, strings.ReplaceAll(c.Device, "/", "_")+".json"), err
+}
+
+// restoreModes sets back what runs have changed that mine tells, and says what could not be.
+func restoreModes(reaper *proc.Reaper, mine func(run string) bool) (left []string) {
+	for _, c := range notedModes() {
+		path, err := c.path()
+		if err != nil || !mine(c.Run) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), modeWait)
