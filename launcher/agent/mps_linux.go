@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -272,7 +273,7 @@ func (d *mpsDaemon) forget(server int) {
 	delete(d.servers, server)
 }
 
-// lines are the last lines of its logs.
+// lines are the last lines of its logs, and before them what they say of a fatal error.
 func (d *mpsDaemon) lines() []string {
 	if d.log == "" {
 		return nil
@@ -283,7 +284,8 @@ func (d *mpsDaemon) lines() []string {
 		if err != nil {
 			continue
 		}
-		for _, line := range mps.LastLines(string(text), logLines/2) {
+		last := mps.LastLines(string(text), logLines/2)
+		for _, line := range slices.Concat(mps.LastLines(strings.Join(mps.FatalWords(string(text)), "\n"), 2), last) {
 			all = append(all, name+": "+line)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -211,7 +212,16 @@ func (d *mpsDaemon) look(ctx context.Context) orders.MPSSight {
 	if err != nil {
 		seen.Error, seen.Clients = err.Error(), nil
 	}
+	if len(seen.Servers) == 0 { // they are the run's all the same
+		seen.Servers = d.knownServers()
+	}
 	return seen
+}
+
+func (d *mpsDaemon) knownServers() []int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.servers))
 }
 
 // fillMPS finds out which ranks the clients are.
