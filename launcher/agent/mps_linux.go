@@ -62,7 +62,7 @@ type mpsDaemon struct {
 
 // serve carries out a Serve. It runs beside the agent's loop.
 func (a *agent) serve(o *orders.Serve) *orders.Served {
-	news := &orders.Served{Attempt: o.Attempt, Folders: map[string]orders.MPSFolders{}}
+	news := &orders.Served{Number: o.Number, Folders: map[string]orders.MPSFolders{}}
 	ctx, done, ok := a.mps.begin()
 	if !ok {
 		news.Error = "the run is ending"

@@ -153,7 +153,7 @@ func (d *mpsDaemon) saysFault() bool {
 // is to be heard first.
 func (a *agent) checkMPS(w *worker) {
 	for _, d := range a.mps.daemons() {
-		if !slices.Contains(d.Ranks, w.rank) {
+		if !slices.Contains(d.Locals, w.local) {
 			continue
 		}
 		if why := d.trouble(); why != nil {
@@ -174,13 +174,13 @@ func (a *agent) loseMPS(d *mpsDaemon, why mpsTrouble) {
 	if again || a.failing != "" || a.clearing || why.message == "" {
 		return
 	}
-	for _, rank := range d.Ranks {
-		if w := a.workers[rank]; w != nil {
+	for _, w := range a.workers {
+		if slices.Contains(d.Locals, w.local) {
 			w.stop(0, true)
 		}
 	}
 	a.tell(orders.News{MPSLost: &orders.MPSLost{
-		Attempt: a.attempt, Device: d.Device, Fault: why.fault, Message: why.message, Ranks: d.Ranks, Lines: d.lines(), Log: d.log,
+		Attempt: a.attempt, Device: d.Device, Fault: why.fault, Message: why.message, Locals: d.Locals, Lines: d.lines(), Log: d.log,
 	}})
 }
 

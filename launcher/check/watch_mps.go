@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
@@ -42,7 +43,7 @@ func (w *Watch) sayNoClients(h *watchedHost, d *watchedDevice, m MPS, byRank [][
 			continue
 		}
 		for _, x := range byRank[i] {
-			if x.device == d && !m.Clients[x.PID] && w.grew(h, codes.NotMPSClient, rankWords([]int{r.Rank.Rank}), 1) {
+			if x.device == d && !m.Clients[x.PID] && w.grew(h, codes.NotMPSClient, fmt.Sprint(r.Rank.Rank), 1) {
 				ranks = append(ranks, r.Rank.Rank)
 				break
 			}
@@ -60,5 +61,5 @@ func (w *Watch) sayNoClients(h *watchedHost, d *watchedDevice, m MPS, byRank [][
 		verb = "is"
 	}
 	w.say(f, "", "see whether the script or a wrapper sets CUDA_MPS_PIPE_DIRECTORY anew or clears the environment (env -i, sudo, a container without the folder): leave it as muster sets it",
-		"%s on %s %s on %s and no client of its MPS daemon: it takes turns with the others, and has none of the limits", rankWords(ranks), h.name, verb, d.Device)
+		"%s on %s %s on %s and no client of its MPS daemon: it takes turns with the others, and has none of the limits", w.rankWords(ranks), h.name, verb, d.Device)
 }

@@ -18,6 +18,7 @@ type News struct {
 	Ended    *Ended             `json:"ended,omitempty"`
 	Warning  *Warning           `json:"warning,omitempty"`
 	Sight    *Sight             `json:"sight,omitempty"`
+	Device   *DeviceEvent       `json:"device,omitempty"`
 	Failing  *Failing           `json:"failing,omitempty"`
 	Finished *Finished          `json:"finished,omitempty"`
 }
@@ -61,8 +62,8 @@ type PortHeld struct {
 
 // Served answers Serve. Error is empty where all daemons answer and have their limits.
 type Served struct {
-	Attempt int    `json:"attempt"`
-	Error   string `json:"error,omitempty"`
+	Number int    `json:"number"`
+	Error  string `json:"error,omitempty"`
 	// Tail is what the daemon that Error is about has said last, and Log where all of it is.
 	Tail []byte `json:"tail,omitempty"`
 	Log  string `json:"log,omitempty"`
@@ -86,7 +87,7 @@ type MPSLost struct {
 	Device  string   `json:"device"` // UUID
 	Fault   bool     `json:"fault,omitempty"`
 	Message string   `json:"message"`
-	Ranks   []int    `json:"ranks"`           // that shared the server
+	Locals  []int    `json:"locals"`          // places on the host that share the server
 	Lines   []string `json:"lines,omitempty"` // the last of its logs
 	Log     string   `json:"log,omitempty"`   // where those are
 }
@@ -155,6 +156,17 @@ type MPSSight struct {
 	Servers []int       `json:"servers,omitempty"`
 	// Error says why it tells nothing.
 	Error string `json:"error,omitempty"`
+}
+
+// DeviceEvent is what the driver has reported of a device of the host while an attempt ran.
+// It happened at the At of its News.
+type DeviceEvent struct {
+	Attempt int    `json:"attempt"`
+	Kind    string `json:"kind"`           // as plugins.Event has it
+	UUID    string `json:"uuid,omitempty"` // of the MIG instance, where it is about one
+	PCI     string `json:"pci,omitempty"`
+	Xid     int    `json:"xid,omitempty"`
+	Text    string `json:"text,omitempty"` // what the driver says beside it
 }
 
 // Nobodys is the rank of a process that is of no rank of the run.

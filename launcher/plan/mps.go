@@ -220,10 +220,7 @@ func (c *chooser) checkClients(m *config.MPS, s share) {
 
 // checkMemory compares the limits of a GPU's ranks with its memory.
 func (c *chooser) checkMemory(m *config.MPS, d Device) {
-	total := c.gpu(d).Memory.Total
-	if d.IsInstance() {
-		total, _, _ = instanceMemory(c.gpu(d), d)
-	}
+	total, _, _ := memoryOf(c.gpu(d), d)
 	if total == nil || len(m.Memory) == 0 {
 		return
 	}
