@@ -15,6 +15,8 @@ type State struct {
 	Message string    // of the newest event that changed Name
 	Ranks   map[int]RankState
 	Report  *report.Report // once over
+	// MPS are GPUs that ranks share by MPS, by host, as they were told of last.
+	MPS map[string][]report.MPSGPU
 }
 
 // Names of a run's state. The last two are not told by events: who asks finds out.
@@ -54,6 +56,11 @@ func (s *State) Take(e Event) {
 		s.Name, s.Message = StopsNow, e.Message
 	case Over:
 		s.Name, s.Message, s.Report = IsOver, e.Message, e.Report
+	case Shared:
+		if s.MPS == nil {
+			s.MPS = map[string][]report.MPSGPU{}
+		}
+		s.MPS[e.Host] = e.MPS
 	case Started:
 		s.Ranks[*e.Rank] = RankState{Host: e.Host, Attempt: e.Attempt, Name: "running", PID: e.PID, Since: e.Time, Message: e.Message, Log: e.Log}
 	case Ended:

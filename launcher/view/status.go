@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -33,7 +34,11 @@ func Status(w io.Writer, page notebook.Page, s event.State, now time.Time) error
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", rank, hostOfRank(page, rank, r), rankWord(r), pidWord(r), age(r.Since, now))
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	mpsTable(w, sharedGPUs(s))
+	return nil
 }
 
 // hostOfRank is the name of a rank's host; a task has the one that it was started on.
@@ -82,6 +87,7 @@ type statusJSON struct {
 	Attempt int              `json:"attempt"`
 	Exit    *int             `json:"exit"`
 	Ranks   []statusRankJSON `json:"ranks"`
+	MPS     []report.MPSGPU  `json:"mps,omitempty"`
 }
 
 type statusRankJSON struct {
@@ -97,7 +103,7 @@ type statusRankJSON struct {
 
 // StatusJSON writes where a run stands as one JSON object (version 1).
 func StatusJSON(w io.Writer, page notebook.Page, s event.State) error {
-	out := statusJSON{Version: 1, Run: page.Run, Job: page.Job, State: runState(page, s), Message: s.Message, Attempt: s.Attempt, Ranks: []statusRankJSON{}}
+	out := statusJSON{Version: 1, Run: page.Run, Job: page.Job, State: runState(page, s), Message: s.Message, Attempt: s.Attempt, Ranks: []statusRankJSON{}, MPS: sharedGPUs(s)}
 	if s.Report != nil {
 		out.Exit = &s.Report.Exit
 	}
@@ -202,6 +208,9 @@ func Report(s *Screen, rep *report.Report) {
 	} else {
 		s.write(&s.out, failureScreen(&s.out, rep))
 	}
+	var table strings.Builder
+	mpsTable(&table, rep.MPS)
+	s.write(&s.out, []byte(table.String()))
 	for _, warning := range rep.Warnings {
 		s.write(&s.out, fmt.Appendf(nil, "warning: %s\n", warning))
 	}
