@@ -118,7 +118,7 @@ func (a *agent) fillSight(seen *orders.Sight, found *plugins.GPUs) {
 			seen.Used[g.UUID] = *g.Memory.Used
 		}
 		for _, p := range g.Processes {
-			h := orders.Held{UUID: deviceOf(g, p), PID: p.PID, Rank: orders.Nobodys, Kind: p.Kind, Bytes: p.Memory, Command: p.Name}
+			h := orders.Held{UUID: g.DeviceOf(p), PID: p.PID, Rank: orders.Nobodys, Kind: p.Kind, Bytes: p.Memory, Command: p.Name}
 			if owner, known := rankOf[p.PID]; known {
 				h.Rank, h.Child = owner.rank, owner.child
 				ours++
@@ -131,16 +131,6 @@ func (a *agent) fillSight(seen *orders.Sight, found *plugins.GPUs) {
 	if ours == 0 && len(a.workers) > 0 && !inFirstPIDNamespace() {
 		seen.Blind = "muster runs in a container with process numbers of its own there, and the driver tells the machine's"
 	}
-}
-
-// deviceOf is the UUID of what a process holds: of its MIG instance, where it is on one.
-func deviceOf(g plugins.GPU, p plugins.Process) string {
-	for _, m := range g.MIG.Instances {
-		if p.GI != nil && m.GI != nil && *p.GI == *m.GI && (p.CI == nil || m.CI == nil || *p.CI == *m.CI) {
-			return m.UUID
-		}
-	}
-	return g.UUID
 }
 
 // owner is whose a process is.

@@ -28,7 +28,8 @@ const (
 // read decodes and checks an answer, and completes it: its source, and a reason for each
 // value that has none.
 func (p Program) read(data []byte) (*plugins.GPUs, error) {
-	g, err := decode(data)
+	g := &plugins.GPUs{}
+	err := decode(data, g)
 	if err == nil {
 		err = Check(g)
 	}
@@ -43,23 +44,69 @@ func (p Program) read(data []byte) (*plugins.GPUs, error) {
 	return g, nil
 }
 
-func decode(data []byte) (*plugins.GPUs, error) {
+// readSamples decodes and checks samples as read does what a probe found.
+func (p Program) readSamples(data []byte) (*plugins.GPUSamples, error) {
+	s := &plugins.GPUSamples{}
+	err := decode(data, s)
+	if err == nil {
+		err = CheckSamples(s)
+	}
+	if err != nil {
+		return nil, p.fault(KindAnswer, err, "its samples make no sense: %v", err)
+	}
+	s.Source = cmp.Or(s.Source, p.Name)
+	for i := range s.GPUs {
+		s.GPUs[i].Explain("the plugin does not tell")
+	}
+	return s, nil
+}
+
+// CheckSamples says what is inconsistent in samples; nil: nothing.
+func CheckSamples(s *plugins.GPUSamples) error {
+	if s.GPUs == nil {
+		return errors.New("they have no list of gpus (an empty one says that there are none)")
+	}
+	if s.Every < 0 || s.Every > 3600 {
+		return fmt.Errorf("every_s is %v, not 0 to 3600", s.Every)
+	}
+	for i, g := range s.GPUs {
+		if !slices.Contains(states, g.State) {
+			return fmt.Errorf("gpus[%d]: state %s is none of %s", i, quote(g.State), strings.Join(states, ", "))
+		}
+		for _, percent := range []*int{g.Utilization.GPU, g.Utilization.Memory} {
+			if percent != nil && (*percent < 0 || *percent > 100) {
+				return fmt.Errorf("gpus[%d]: a utilization of %d %%", i, *percent)
+			}
+		}
+		for _, p := range g.Processes {
+			if p.PID <= 0 {
+				return fmt.Errorf("gpus[%d]: a process has pid %d", i, p.PID)
+			}
+		}
+	}
+	if text := controlIn(reflect.ValueOf(s)); text != "" {
+		return fmt.Errorf("a text has control characters: %s", quote(text))
+	}
+	return nil
+}
+
+// decode reads the JSON object of an answer.
+func decode(data []byte, into any) error {
 	if bytes.Count(data, []byte("{")) > maxObjects || bytes.Count(data, []byte("[")) > maxObjects || bytes.Count(data, []byte(",")) > maxElements {
-		return nil, fmt.Errorf("it has more elements than any machine has parts (%d bytes)", len(data))
+		return fmt.Errorf("it has more elements than any machine has parts (%d bytes)", len(data))
 	}
 	if text := bytes.TrimSpace(data); len(text) == 0 || text[0] != '{' {
-		return nil, fmt.Errorf("not a JSON object: %s", quote(string(data[:min(len(data), longestQuote)])))
+		return fmt.Errorf("not a JSON object: %s", quote(string(data[:min(len(data), longestQuote)])))
 	}
-	g := &plugins.GPUs{}
-	if err := json.Unmarshal(data, g); err != nil {
+	if err := json.Unmarshal(data, into); err != nil {
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
 			from := max(0, min(int(syntax.Offset)-20, len(data)))
-			return nil, fmt.Errorf("%w, near %s", err, quote(string(data[from:min(from+40, len(data))])))
+			return fmt.Errorf("%w, near %s", err, quote(string(data[from:min(from+40, len(data))])))
 		}
-		return nil, err
+		return err
 	}
-	return g, nil
+	return nil
 }
 
 var (

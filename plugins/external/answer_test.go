@@ -53,10 +53,10 @@ func TestWhatIsInconsistentIsSaid(t *testing.T) {
 }
 
 func TestADecodedAnswerIsSmall(t *testing.T) {
-	if _, err := decode([]byte(`{"gpus":[` + strings.Repeat("{},", maxObjects) + "{}]}")); err == nil {
+	if err := decode([]byte(`{"gpus":[`+strings.Repeat("{},", maxObjects)+"{}]}"), &plugins.GPUs{}); err == nil {
 		t.Error("many objects are decoded")
 	}
-	if _, err := decode([]byte(`{"notes":[` + strings.Repeat(`"",`, maxElements+1) + `""]}`)); err == nil {
+	if err := decode([]byte(`{"notes":[`+strings.Repeat(`"",`, maxElements+1)+`""]}`), &plugins.GPUs{}); err == nil {
 		t.Error("many texts are decoded")
 	}
 }
@@ -81,7 +81,8 @@ func TestWhoStartsAPluginByHandIsTold(t *testing.T) {
 	if code := byHand("rocm", prober("good"), []string{"/x", "probe"}, &out, &errs); code != 0 || errs.Len() > 0 {
 		t.Errorf("status %d: %s", code, &errs)
 	}
-	if g, err := decode(out.Bytes()); err != nil || len(g.GPUs) != 2 {
+	var g plugins.GPUs
+	if err := decode(out.Bytes(), &g); err != nil || len(g.GPUs) != 2 {
 		t.Errorf("%v: %s", err, &out)
 	}
 	if code := byHand("rocm", prober("refuses"), []string{"/x", "probe"}, &out, &errs); code != 1 || !strings.Contains(errs.String(), "no driver") {
@@ -116,5 +117,25 @@ func TestLongLinesAreCut(t *testing.T) {
 	said.Write(bytes.Repeat([]byte("x"), 1<<20))
 	if lines := said.last(); len(lines) != 1 || len(lines[0]) != tailWidth {
 		t.Errorf("%d lines", len(lines))
+	}
+}
+
+func TestSamplesThatMakeNoSenseAreRefused(t *testing.T) {
+	p := Program{Name: "played"}
+	for name, text := range map[string]string{
+		"no list":          `{}`,
+		"another state":    `{"gpus":[{"uuid":"GPU-a","state":"fine"}]}`,
+		"more than all":    `{"gpus":[{"uuid":"GPU-a","state":"ok","utilization":{"gpu":101}}]}`,
+		"no process":       `{"gpus":[{"uuid":"GPU-a","state":"ok","processes":[{"pid":0,"kind":"compute"}]}]}`,
+		"seldom":           `{"every_s":7200,"gpus":[]}`,
+		"terminal control": `{"gpus":[{"uuid":"\u001b[2J","state":"ok"}]}`,
+	} {
+		if _, err := p.readSamples([]byte(text)); err == nil {
+			t.Errorf("%s: %s is taken for samples", name, text)
+		}
+	}
+	s, err := p.readSamples([]byte(`{"gpus":[{"uuid":"GPU-a","state":"ok","memory":{"used":5}}]}`))
+	if err != nil || s.Source != "played" || *s.GPUs[0].Memory.Used != 5 || s.GPUs[0].Why["utilization.gpu"] == "" {
+		t.Errorf("%+v, %v", s, err)
 	}
 }

@@ -25,7 +25,7 @@ type Prober struct {
 	closed bool
 }
 
-var _ plugins.GPUProber = (*Prober)(nil)
+var _ plugins.GPUSampler = (*Prober)(nil)
 
 // New returns a Prober of a plugin whose processes s starts. Nothing is started yet.
 func New(p Program, s Starter) *Prober {
@@ -36,22 +36,44 @@ func New(p Program, s Starter) *Prober {
 // limits whoever waits, and is killed when it passes one. What is wrong is an *Error, or
 // ctx's cause.
 func (p *Prober) Probe(ctx context.Context) (*plugins.GPUs, error) {
+	return ask(ctx, p, "Probe", func(ctx context.Context, s *session) (*plugins.GPUs, error) {
+		reply, err := s.plugin.Probe(ctx, &pluginpb.ProbeRequest{})
+		if err != nil {
+			return nil, err
+		}
+		return s.program.read(reply.GetGpus())
+	})
+}
+
+// Sample asks the plugin as Probe does. KindNotPlugin says that it tells no samples.
+func (p *Prober) Sample(ctx context.Context) (*plugins.GPUSamples, error) {
+	return ask(ctx, p, "Sample", func(ctx context.Context, s *session) (*plugins.GPUSamples, error) {
+		reply, err := s.plugin.Sample(ctx, &pluginpb.SampleRequest{})
+		if err != nil {
+			return nil, err
+		}
+		return s.program.readSamples(reply.GetSamples())
+	})
+}
+
+// ask makes one call of a plugin. Its error may be one of gRPC's.
+func ask[T any](ctx context.Context, p *Prober, name string, call func(context.Context, *session) (T, error)) (none T, err error) {
 	for {
 		s, err := p.session(ctx)
 		if err != nil {
-			return nil, err
+			return none, err
 		}
 		select {
 		case <-s.ready:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return none, context.Cause(ctx)
 		}
 		if s.err != nil {
-			return nil, s.err
+			return none, s.err
 		}
-		gpus, err := s.probe(ctx)
+		found, err := inTurn(ctx, s, name, call)
 		if err != errAgain {
-			return gpus, err
+			return found, err
 		}
 	}
 }
@@ -122,41 +144,41 @@ func (s *session) noMoreCalls() bool {
 }
 
 // answer is what came of one call.
-type answer struct {
-	gpus *plugins.GPUs
-	err  error
+type answer[T any] struct {
+	found T
+	err   error
 }
 
 // errAgain says that the session ended before it was this caller's turn.
 var errAgain = errors.New("again")
 
-// probe calls the plugin when it is this caller's turn. The call goes on when the caller
+// inTurn calls the plugin when it is this caller's turn. The call goes on when the caller
 // has left, so that a plugin that hangs is noticed.
-func (s *session) probe(ctx context.Context) (*plugins.GPUs, error) {
+func inTurn[T any](ctx context.Context, s *session, name string, call func(context.Context, *session) (T, error)) (none T, err error) {
 	if !s.begin() {
-		return nil, s.program.closed()
+		return none, s.program.closed()
 	}
 	select {
 	case s.turn <- struct{}{}:
 	case <-s.dying:
 		s.finish()
-		return nil, errAgain
+		return none, errAgain
 	case <-ctx.Done():
 		s.finish()
-		return nil, context.Cause(ctx)
+		return none, context.Cause(ctx)
 	}
-	answers := make(chan answer, 1)
+	answers := make(chan answer[T], 1)
 	go func() {
 		defer s.finish()
-		gpus, err := s.call()
+		found, err := within(s, name, call)
 		<-s.turn
-		answers <- answer{gpus, err}
+		answers <- answer[T]{found, err}
 	}()
 	select {
 	case a := <-answers:
-		return a.gpus, a.err
+		return a.found, a.err
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return none, context.Cause(ctx)
 	}
 }
 
@@ -177,10 +199,11 @@ func (s *session) finish() {
 	s.calls.Done()
 }
 
-func (s *session) call() (*plugins.GPUs, error) {
+// within calls the plugin within its limit, and says what is wrong if that fails.
+func within[T any](s *session, name string, call func(context.Context, *session) (T, error)) (none T, err error) {
 	select {
 	case <-s.dying: // since before it was asked
-		return nil, errAgain
+		return none, errAgain
 	default:
 	}
 	// Not a deadline: the plugin would be told it, and end the call a moment before this end
@@ -188,23 +211,24 @@ func (s *session) call() (*plugins.GPUs, error) {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	defer cancel(nil)
 	defer time.AfterFunc(s.program.ProbeLimit, func() { cancel(errHung) }).Stop()
-	reply, err := s.plugin.Probe(ctx, &pluginpb.ProbeRequest{})
+	found, err := call(ctx, s)
+	var known *Error
 	switch {
-	case err == nil:
-		return s.program.read(reply.GetGpus())
+	case err == nil || errors.As(err, &known):
+		return found, err
 	case context.Cause(s.ctx) == errClosed:
-		return nil, s.program.closed()
+		return none, s.program.closed()
 	case context.Cause(ctx) == errHung:
 		s.end(false)
-		return nil, s.fault(KindHung, nil, "it did not answer within %s, and was killed%s", s.program.ProbeLimit, s.leftover())
+		return none, s.fault(KindHung, nil, "it did not answer within %s, and was killed%s", s.program.ProbeLimit, s.leftover())
 	default:
-		return nil, s.failed(err)
+		return none, s.failed(name, err)
 	}
 }
 
 // failed says what an error of a call means. Errors of the connection may come before the
 // end of the process is seen.
-func (s *session) failed(err error) error {
+func (s *session) failed(call string, err error) error {
 	told := status.Convert(err)
 	switch told.Code() {
 	case codes.Unavailable, codes.Canceled, codes.Internal:
@@ -219,7 +243,7 @@ func (s *session) failed(err error) error {
 	case codes.ResourceExhausted:
 		return s.program.fault(KindAnswer, err, "its answer is larger than %d MiB", maxReply>>20)
 	case codes.Unimplemented:
-		return s.program.fault(KindNotPlugin, err, "it does not implement Probe")
+		return s.program.fault(KindNotPlugin, err, "it does not implement %s", call)
 	}
 	return s.program.fault(KindRefused, err, "it says: %s", cut(told.Message(), longestRefusal))
 }

@@ -10,6 +10,10 @@
 // persistence mode and without another client the driver wakes the GPUs first, which
 // takes seconds.
 //
+// Samples are for while programs hold the GPUs anyway: the first one initialises NVML and
+// leaves it so until the process ends, because starting it anew each second would cost more
+// than all that is read.
+//
 // A call of NVML may hang in the driver, and nothing in the process can end it. Whoever
 // probes does so in a process of its own and kills that.
 package nvml

@@ -65,6 +65,16 @@ type GPU struct {
 	// PortSpeed is the speed of a port in each direction, in MB/s as nvidia-smi nvlink -s
 	// counts: 25000 of the A100's, 26562 of the H100's.
 	PortSpeed int `json:"port_speed,omitempty"`
+	// Utilization is what the driver says of its work; nil: 0 % without processes, else
+	// 100 % with 40 % of memory traffic. In MIG mode nobody says.
+	Utilization *Utilization `json:"utilization,omitempty"`
+}
+
+// Utilization is how busy a GPU was of late, in percent of the time: its SMs, and the
+// traffic of its memory.
+type Utilization struct {
+	GPU    int `json:"gpu"`
+	Memory int `json:"memory"`
 }
 
 // Port is one NVLink port.

@@ -27,6 +27,7 @@ import (
 // options are the flags.
 type options struct {
 	bytes  uint64
+	then   []later
 	stay   time.Duration
 	until  string
 	status int
@@ -45,6 +46,7 @@ type report struct {
 	Index     int      `json:"index"`     // as nvidia-smi shows it
 	CPUs      string   `json:"cpus"`      // of sched_getaffinity
 	Mempolicy *policy  `json:"mempolicy"` // of get_mempolicy; nil: the kernel has no NUMA
+	kind      string   // of the holding
 }
 
 // Policies of memory belong to a thread, and only the main one is the starter's child.
@@ -66,14 +68,17 @@ func main() {
 func parse() (options, error) {
 	var o options
 	size := flag.String("bytes", "2GiB", "memory to hold, in MiB or GiB")
+	then := flag.String("then", "", "what to hold later, and by it resident memory: a list such as 500ms=4GiB,1s=1GiB+300MiB; each time counts from the one before")
 	flag.DurationVar(&o.stay, "for", 0, "how long to stay")
 	flag.StringVar(&o.until, "until", "", "stay until this file is there, 10 minutes at most")
 	flag.IntVar(&o.status, "exit", 0, "exit status")
 	flag.IntVar(&o.uid, "uid", -1, "become this user, as somebody else's process")
 	flag.StringVar(&o.device, "device", "", "take the device of this UUID, whatever the environment says")
 	flag.Parse()
-	n, err := bytes(*size)
-	o.bytes = n
+	var err error
+	if o.bytes, err = bytes(*size); err == nil {
+		o.then, err = laters(*then)
+	}
 	return o, err
 }
 
@@ -102,23 +107,26 @@ func work(o options) error {
 	if err := json.NewEncoder(os.Stdout).Encode(line); err != nil {
 		return err
 	}
-	wait(o)
-	return nil
+	return wait(o, schedule{left: o.then, next: time.Now(), holding: gpus.Holding{PID: os.Getpid(), UUID: line.UUID, Bytes: o.bytes, Kind: line.kind, Name: os.Args[0]}})
 }
 
-func wait(o options) {
+func wait(o options, s schedule) error {
 	deadline := time.Now().Add(o.stay)
 	if o.until != "" && o.stay == 0 {
 		deadline = time.Now().Add(10 * time.Minute)
 	}
 	for time.Now().Before(deadline) {
+		if err := s.keep(time.Now()); err != nil {
+			return err
+		}
 		if o.until != "" {
 			if _, err := os.Stat(o.until); err == nil {
-				return
+				return nil
 			}
 		}
 		time.Sleep(min(20*time.Millisecond, time.Until(deadline)))
 	}
+	return nil
 }
 
 // take chooses the device and notes that its memory is held. One process at a time looks
@@ -150,7 +158,7 @@ func take(folder string, o options) (forget func() error, line report, err error
 		return nil, line, err
 	}
 	line = report{Rank: os.Getenv("RANK"), LocalRank: os.Getenv("LOCAL_RANK"), PID: os.Getpid(), Visible: []string{},
-		UUID: chosen.UUID, PCI: chosen.PCI, Index: chosen.GPU, CPUs: affinity(), Mempolicy: mempolicy()}
+		UUID: chosen.UUID, PCI: chosen.PCI, Index: chosen.GPU, CPUs: affinity(), Mempolicy: mempolicy(), kind: kind}
 	for _, d := range visible {
 		line.Visible = append(line.Visible, d.UUID)
 	}
