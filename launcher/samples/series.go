@@ -1,0 +1,95 @@
+package samples
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+)
+
+// Series is what a file holds: of each level the periods, oldest first.
+type Series struct {
+	Header
+	Periods [][]Bucket
+}
+
+// Read reads a file, also one that is being written.
+func Read(path string) (*Series, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var s Series
+	line, err := bufio.NewReaderSize(io.NewSectionReader(f, 0, headerSize), headerSize).ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &s.Header)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s holds no samples: %w", path, err)
+	}
+	if s.Version != 1 || !slices.Equal(s.Metrics, names[:]) || len(s.Ranks) > mostRanks || s.size() > 2*mostBytes {
+		return nil, fmt.Errorf("%s holds samples of another version of muster", path)
+	}
+	for level := range s.Levels {
+		all, err := readLevel(f, s.Header, level)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		s.Periods = append(s.Periods, all)
+	}
+	return &s, nil
+}
+
+// size is how large a file with this header becomes.
+func (h Header) size() int64 {
+	size := int64(headerSize)
+	for _, l := range h.Levels {
+		size += int64(max(0, l.Slots)) * int64(recordSize(len(h.Ranks)))
+	}
+	return size
+}
+
+// Point is a metric of a rank in a period.
+type Point struct {
+	At, Span       float64
+	Min, Max, Mean float64
+}
+
+// Whole lists the periods of an attempt once each, oldest first: as fine as they were kept.
+func (s *Series) Whole(attempt int) []Bucket {
+	var whole []Bucket
+	for _, level := range s.Periods { // the finest first
+		first := math.Inf(1)
+		if len(whole) > 0 {
+			first = whole[0].At
+		}
+		var older []Bucket
+		for _, b := range level {
+			if b.Attempt == attempt && b.At+b.Span <= first {
+				older = append(older, b)
+			}
+		}
+		whole = append(older, whole...)
+	}
+	return whole
+}
+
+// Points are what is known of a metric of a rank in these periods.
+func (s *Series) Points(whole []Bucket, rank int, m Metric) []Point {
+	at := slices.Index(s.Ranks, rank)
+	if at < 0 {
+		return nil
+	}
+	var points []Point
+	for _, b := range whole {
+		r := b.Ranks[at]
+		if mean, known := r.Mean.Get(m); known {
+			points = append(points, Point{b.At, b.Span, r.Min[m], r.Max[m], mean})
+		}
+	}
+	return points
+}
