@@ -28,8 +28,7 @@ const (
 // read decodes and checks an answer, and completes it: its source, and a reason for each
 // value that has none.
 func (p Program) read(data []byte) (*plugins.GPUs, error) {
-	g := &plugins.GPUs{}
-	err := decode(data, g)
+	g, err := decode[plugins.GPUs](data)
 	if err == nil {
 		err = Check(g)
 	}
@@ -44,69 +43,35 @@ func (p Program) read(data []byte) (*plugins.GPUs, error) {
 	return g, nil
 }
 
-// readSamples decodes and checks samples as read does what a probe found.
-func (p Program) readSamples(data []byte) (*plugins.GPUSamples, error) {
-	s := &plugins.GPUSamples{}
-	err := decode(data, s)
+// readEvents decodes and checks what a watch has told.
+func (p Program) readEvents(data []byte) (*plugins.Events, error) {
+	e, err := decode[plugins.Events](data)
 	if err == nil {
-		err = CheckSamples(s)
+		err = checkEvents(e)
 	}
 	if err != nil {
-		return nil, p.fault(KindAnswer, err, "its samples make no sense: %v", err)
+		return nil, p.fault(KindAnswer, err, "its answer makes no sense: %v", err)
 	}
-	s.Source = cmp.Or(s.Source, p.Name)
-	for i := range s.GPUs {
-		s.GPUs[i].Explain("the plugin does not tell")
-	}
-	return s, nil
+	return e, nil
 }
 
-// CheckSamples says what is inconsistent in samples; nil: nothing.
-func CheckSamples(s *plugins.GPUSamples) error {
-	if s.GPUs == nil {
-		return errors.New("they have no list of gpus (an empty one says that there are none)")
-	}
-	if s.Every < 0 || s.Every > 3600 {
-		return fmt.Errorf("every_s is %v, not 0 to 3600", s.Every)
-	}
-	for i, g := range s.GPUs {
-		if !slices.Contains(states, g.State) {
-			return fmt.Errorf("gpus[%d]: state %s is none of %s", i, quote(g.State), strings.Join(states, ", "))
-		}
-		for _, percent := range []*int{g.Utilization.GPU, g.Utilization.Memory} {
-			if percent != nil && (*percent < 0 || *percent > 100) {
-				return fmt.Errorf("gpus[%d]: a utilization of %d %%", i, *percent)
-			}
-		}
-		for _, p := range g.Processes {
-			if p.PID <= 0 {
-				return fmt.Errorf("gpus[%d]: a process has pid %d", i, p.PID)
-			}
-		}
-	}
-	if text := controlIn(reflect.ValueOf(s)); text != "" {
-		return fmt.Errorf("a text has control characters: %s", quote(text))
-	}
-	return nil
-}
-
-// decode reads the JSON object of an answer.
-func decode(data []byte, into any) error {
+func decode[T any](data []byte) (*T, error) {
 	if bytes.Count(data, []byte("{")) > maxObjects || bytes.Count(data, []byte("[")) > maxObjects || bytes.Count(data, []byte(",")) > maxElements {
-		return fmt.Errorf("it has more elements than any machine has parts (%d bytes)", len(data))
+		return nil, fmt.Errorf("it has more elements than any machine has parts (%d bytes)", len(data))
 	}
 	if text := bytes.TrimSpace(data); len(text) == 0 || text[0] != '{' {
-		return fmt.Errorf("not a JSON object: %s", quote(string(data[:min(len(data), longestQuote)])))
+		return nil, fmt.Errorf("not a JSON object: %s", quote(string(data[:min(len(data), longestQuote)])))
 	}
-	if err := json.Unmarshal(data, into); err != nil {
+	found := new(T)
+	if err := json.Unmarshal(data, found); err != nil {
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
 			from := max(0, min(int(syntax.Offset)-20, len(data)))
-			return fmt.Errorf("%w, near %s", err, quote(string(data[from:min(from+40, len(data))])))
+			return nil, fmt.Errorf("%w, near %s", err, quote(string(data[from:min(from+40, len(data))])))
 		}
-		return err
+		return nil, err
 	}
-	return nil
+	return found, nil
 }
 
 var (
@@ -144,6 +109,31 @@ func Check(g *plugins.GPUs) error {
 		return nil
 	}
 	return errors.New(strings.Join(texts, "; "))
+}
+
+// largestXid is more than any number of NVIDIA's driver.
+const largestXid = 99_999
+
+var kinds = []string{plugins.EventXid, plugins.EventSingleBit, plugins.EventDoubleBit, plugins.EventLost}
+
+// checkEvents takes out events of unknown kinds, and says what is inconsistent in others.
+func checkEvents(e *plugins.Events) error {
+	e.Events = slices.DeleteFunc(e.Events, func(e plugins.Event) bool { return !slices.Contains(kinds, e.Kind) })
+	for i, event := range e.Events {
+		pci, is := plugins.SysfsPCI(event.PCI)
+		switch {
+		case event.PCI != "" && (!is || pci != event.PCI):
+			return fmt.Errorf("events[%d]: pci %s is not as in sysfs, such as 0000:0f:00.0", i, quote(event.PCI))
+		case event.UUID != "" && !uuidForm.MatchString(event.UUID):
+			return fmt.Errorf("events[%d]: uuid %s has other signs than letters, digits and ._/:-", i, quote(event.UUID))
+		case event.Kind == plugins.EventXid && (event.Xid < 1 || event.Xid > largestXid):
+			return fmt.Errorf("events[%d]: xid %d is no number of NVIDIA's driver", i, event.Xid)
+		}
+	}
+	if text := controlIn(reflect.ValueOf(e)); text != "" {
+		return fmt.Errorf("a text has control characters: %s", quote(text))
+	}
+	return nil
 }
 
 func checkGPU(g *plugins.GPU, v plugins.Visibility) (wrong []error) {

@@ -496,7 +496,7 @@ func TestAPluginWithoutSamplesSaysSo(t *testing.T) {
 	s := startOf(t, "good")
 	_, err := s.Sample(t.Context())
 	var e *Error
-	if !errors.As(err, &e) || e.Kind != KindNotPlugin || !strings.Contains(err.Error(), "does not implement Sample") {
+	if !errors.As(err, &e) || e.Kind != KindUnsupported || !strings.Contains(err.Error(), "does not implement Sample") {
 		t.Errorf("error %v", err)
 	}
 	s.works()

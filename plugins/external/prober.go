@@ -25,7 +25,11 @@ type Prober struct {
 	closed bool
 }
 
-var _ plugins.GPUSampler = (*Prober)(nil)
+var (
+	_ plugins.GPUProber    = (*Prober)(nil)
+	_ plugins.EventWatcher = (*Prober)(nil)
+	_ plugins.GPUSampler   = (*Prober)(nil)
+)
 
 // New returns a Prober of a plugin whose processes s starts. Nothing is started yet.
 func New(p Program, s Starter) *Prober {
@@ -36,28 +40,40 @@ func New(p Program, s Starter) *Prober {
 // limits whoever waits, and is killed when it passes one. What is wrong is an *Error, or
 // ctx's cause.
 func (p *Prober) Probe(ctx context.Context) (*plugins.GPUs, error) {
-	return ask(ctx, p, "Probe", func(ctx context.Context, s *session) (*plugins.GPUs, error) {
-		reply, err := s.plugin.Probe(ctx, &pluginpb.ProbeRequest{})
+	return answerTo(ctx, p, question[*plugins.GPUs]{"Probe", p.program.ProbeLimit, func(ctx context.Context, plugin pluginpb.PluginClient) (*plugins.GPUs, error) {
+		reply, err := plugin.Probe(ctx, &pluginpb.ProbeRequest{})
 		if err != nil {
 			return nil, err
 		}
-		return s.program.read(reply.GetGpus())
-	})
+		return p.program.read(reply.GetGpus())
+	}})
 }
 
-// Sample asks the plugin as Probe does. KindNotPlugin says that it tells no samples.
-func (p *Prober) Sample(ctx context.Context) (*plugins.GPUSamples, error) {
-	return ask(ctx, p, "Sample", func(ctx context.Context, s *session) (*plugins.GPUSamples, error) {
-		reply, err := s.plugin.Sample(ctx, &pluginpb.SampleRequest{})
+// watchMargin is how much longer than it was to wait a plugin may take for an answer.
+const watchMargin = 10 * time.Second
+
+// WatchEvents asks the plugin what the driver has reported; see plugins.EventWatcher. What
+// is wrong is an *Error, of KindUnsupported where the plugin cannot tell, or ctx's cause.
+// Somebody who has left without an answer has lost what it would have told.
+func (p *Prober) WatchEvents(ctx context.Context, wait time.Duration) (*plugins.Events, error) {
+	return answerTo(ctx, p, question[*plugins.Events]{"Watch", wait + watchMargin, func(ctx context.Context, plugin pluginpb.PluginClient) (*plugins.Events, error) {
+		reply, err := plugin.Watch(ctx, &pluginpb.WatchRequest{WaitMs: uint32(min(wait, longestWatch) / time.Millisecond)})
 		if err != nil {
 			return nil, err
 		}
-		return s.program.readSamples(reply.GetSamples())
-	})
+		return p.program.readEvents(reply.GetEvents())
+	}})
 }
 
-// ask makes one call of a plugin. Its error may be one of gRPC's.
-func ask[T any](ctx context.Context, p *Prober, name string, call func(context.Context, *session) (T, error)) (none T, err error) {
+// question is one call of a plugin.
+type question[T any] struct {
+	call  string
+	limit time.Duration // for the answer
+	ask   func(ctx context.Context, plugin pluginpb.PluginClient) (T, error)
+}
+
+// answerTo has a plugin answer a question, by a new process where the last one died before.
+func answerTo[T any](ctx context.Context, p *Prober, q question[T]) (none T, err error) {
 	for {
 		s, err := p.session(ctx)
 		if err != nil {
@@ -71,7 +87,7 @@ func ask[T any](ctx context.Context, p *Prober, name string, call func(context.C
 		if s.err != nil {
 			return none, s.err
 		}
-		found, err := inTurn(ctx, s, name, call)
+		found, err := inTurn(ctx, s, q)
 		if err != errAgain {
 			return found, err
 		}
@@ -154,7 +170,7 @@ var errAgain = errors.New("again")
 
 // inTurn calls the plugin when it is this caller's turn. The call goes on when the caller
 // has left, so that a plugin that hangs is noticed.
-func inTurn[T any](ctx context.Context, s *session, name string, call func(context.Context, *session) (T, error)) (none T, err error) {
+func inTurn[T any](ctx context.Context, s *session, q question[T]) (none T, err error) {
 	if !s.begin() {
 		return none, s.program.closed()
 	}
@@ -170,7 +186,7 @@ func inTurn[T any](ctx context.Context, s *session, name string, call func(conte
 	answers := make(chan answer[T], 1)
 	go func() {
 		defer s.finish()
-		found, err := within(s, name, call)
+		found, err := call(s, q)
 		<-s.turn
 		answers <- answer[T]{found, err}
 	}()
@@ -199,8 +215,7 @@ func (s *session) finish() {
 	s.calls.Done()
 }
 
-// within calls the plugin within its limit, and says what is wrong if that fails.
-func within[T any](s *session, name string, call func(context.Context, *session) (T, error)) (none T, err error) {
+func call[T any](s *session, q question[T]) (none T, err error) {
 	select {
 	case <-s.dying: // since before it was asked
 		return none, errAgain
@@ -210,8 +225,8 @@ func within[T any](s *session, name string, call func(context.Context, *session)
 	// does, as if it refused.
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	defer cancel(nil)
-	defer time.AfterFunc(s.program.ProbeLimit, func() { cancel(errHung) }).Stop()
-	found, err := call(ctx, s)
+	defer time.AfterFunc(q.limit, func() { cancel(errHung) }).Stop()
+	found, err := q.ask(ctx, s.plugin)
 	var known *Error
 	switch {
 	case err == nil || errors.As(err, &known):
@@ -220,9 +235,9 @@ func within[T any](s *session, name string, call func(context.Context, *session)
 		return none, s.program.closed()
 	case context.Cause(ctx) == errHung:
 		s.end(false)
-		return none, s.fault(KindHung, nil, "it did not answer within %s, and was killed%s", s.program.ProbeLimit, s.leftover())
+		return none, s.fault(KindHung, nil, "it did not answer within %s, and was killed%s", q.limit, s.leftover())
 	default:
-		return none, s.failed(name, err)
+		return none, s.failed(q.call, err)
 	}
 }
 
@@ -243,7 +258,10 @@ func (s *session) failed(call string, err error) error {
 	case codes.ResourceExhausted:
 		return s.program.fault(KindAnswer, err, "its answer is larger than %d MiB", maxReply>>20)
 	case codes.Unimplemented:
-		return s.program.fault(KindNotPlugin, err, "it does not implement %s", call)
+		if call != "Probe" {
+			return s.program.fault(KindUnsupported, err, "it does not implement %s", call)
+		}
+		return s.program.fault(KindNotPlugin, err, "it does not implement Probe")
 	}
 	return s.program.fault(KindRefused, err, "it says: %s", cut(told.Message(), longestRefusal))
 }

@@ -14,6 +14,9 @@
 // leaves it so until the process ends, because starting it anew each second would cost more
 // than all that is read.
 //
+// A watch for events keeps NVML initialised for as long as it lasts, and holds the devices
+// open with it; a Prober that watches is best asked for nothing else.
+//
 // A call of NVML may hang in the driver, and nothing in the process can end it. Whoever
 // probes does so in a process of its own and kills that.
 package nvml

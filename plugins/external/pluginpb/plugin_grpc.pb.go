@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Plugin_Probe_FullMethodName  = "/muster.plugin.v1.Plugin/Probe"
 	Plugin_Sample_FullMethodName = "/muster.plugin.v1.Plugin/Sample"
+	Plugin_Watch_FullMethodName  = "/muster.plugin.v1.Plugin/Watch"
 )
 
 // PluginClient is the client API for Plugin service.
@@ -41,6 +42,12 @@ type PluginClient interface {
 	// is to cost little: a plugin may keep its devices' library open from the first one on. A
 	// plugin need not implement it; then memory and utilisation over time are not known.
 	Sample(ctx context.Context, in *SampleRequest, opts ...grpc.CallOption) (*SampleReply, error)
+	// Watch tells what errors of devices the driver has reported since the call before: as
+	// soon as there is one, and without any once it has waited in vain. The first call begins
+	// to watch and returns at once. A plugin without such news does not implement it
+	// (UNIMPLEMENTED). An error means that nobody watches any more; the next call begins
+	// anew. A process of the plugin that is asked to watch is asked for nothing else.
+	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (*WatchReply, error)
 }
 
 type pluginClient struct {
@@ -71,6 +78,16 @@ func (c *pluginClient) Sample(ctx context.Context, in *SampleRequest, opts ...gr
 	return out, nil
 }
 
+func (c *pluginClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (*WatchReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WatchReply)
+	err := c.cc.Invoke(ctx, Plugin_Watch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PluginServer is the server API for Plugin service.
 // All implementations must embed UnimplementedPluginServer
 // for forward compatibility.
@@ -89,6 +106,12 @@ type PluginServer interface {
 	// is to cost little: a plugin may keep its devices' library open from the first one on. A
 	// plugin need not implement it; then memory and utilisation over time are not known.
 	Sample(context.Context, *SampleRequest) (*SampleReply, error)
+	// Watch tells what errors of devices the driver has reported since the call before: as
+	// soon as there is one, and without any once it has waited in vain. The first call begins
+	// to watch and returns at once. A plugin without such news does not implement it
+	// (UNIMPLEMENTED). An error means that nobody watches any more; the next call begins
+	// anew. A process of the plugin that is asked to watch is asked for nothing else.
+	Watch(context.Context, *WatchRequest) (*WatchReply, error)
 	mustEmbedUnimplementedPluginServer()
 }
 
@@ -104,6 +127,9 @@ func (UnimplementedPluginServer) Probe(context.Context, *ProbeRequest) (*ProbeRe
 }
 func (UnimplementedPluginServer) Sample(context.Context, *SampleRequest) (*SampleReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Sample not implemented")
+}
+func (UnimplementedPluginServer) Watch(context.Context, *WatchRequest) (*WatchReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Watch not implemented")
 }
 func (UnimplementedPluginServer) mustEmbedUnimplementedPluginServer() {}
 func (UnimplementedPluginServer) testEmbeddedByValue()                {}
@@ -162,6 +188,24 @@ func _Plugin_Sample_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Plugin_Watch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WatchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PluginServer).Watch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Plugin_Watch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PluginServer).Watch(ctx, req.(*WatchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Plugin_ServiceDesc is the grpc.ServiceDesc for Plugin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -176,6 +220,10 @@ var Plugin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Sample",
 			Handler:    _Plugin_Sample_Handler,
+		},
+		{
+			MethodName: "Watch",
+			Handler:    _Plugin_Watch_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
