@@ -268,5 +268,5 @@ func showReport(c *cli.Context) error {
 		return view.ReportJSON(os.Stdout, s.Report)
 	}
 	view.Report(screen, s.Report)
-	return nil
+	return view.Peaks(os.Stdout, s.Report)
 }

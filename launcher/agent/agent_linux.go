@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -69,7 +70,10 @@ type agent struct {
 	// policySaid is set once it was told that memory policies do not work here.
 	policySaid bool
 	sight      sight
-	scene      scenery // when the attempt began
+	sampled    *sampled     // nil before the first attempt
+	sampling   *sampling    // of the attempt
+	digestPace atomic.Int64 // nanoseconds between two digests of samples
+	scene      scenery      // when the attempt began
 	follows    context.Context
 	unfollow   context.CancelFunc
 }
@@ -79,6 +83,7 @@ func (a *agent) run() error {
 	a.inbox = make(chan func(), 64)
 	a.workers, a.logs = map[int]*worker{}, map[int]*ranklog.Writer{}
 	a.plugins = newPluginDesk(a.leash)
+	a.digestPace.Store(int64(digestPace))
 	a.follows, a.unfollow = context.WithCancel(context.Background())
 	defer a.unfollow()
 	go a.words.listen(func(m *orders.ToAgent, err error) { a.post(func() { a.hear(m, err) }) })
@@ -214,6 +219,8 @@ func (a *agent) obey(payload []byte) {
 		a.startFollowing(o.Follow)
 	case o.Look != nil:
 		go a.lookOnce(o.Look)
+	case o.Pace != nil:
+		a.digestPace.Store(int64(o.Pace.Every))
 	case o.Finish != nil:
 		a.finish()
 	}
@@ -342,8 +349,10 @@ func (a *agent) conclude(w *worker, left []proc.Stat) {
 	delete(a.workers, w.rank)
 	if len(a.workers) == 0 {
 		a.sight.end()
+		a.endSampling()
 	}
 	ended := w.outcome(cut, left)
+	ended.Peaks = a.sampling.peaksOf(w.rank)
 	ended.Evidence = a.evidence(w, ended)
 	a.tell(orders.News{Ended: ended})
 }
@@ -391,6 +400,7 @@ func (a *agent) finish() {
 	}
 	a.finished = true
 	a.sight.end()
+	a.closeSamples()
 	var left []string
 	for _, s := range endBelow() {
 		left = append(left, fmt.Sprintf("%s (pid %d, state %c)", s.Command, s.PID, s.State))

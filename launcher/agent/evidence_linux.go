@@ -89,6 +89,9 @@ func (a *agent) evidence(w *worker, e *orders.Ended) *orders.Evidence {
 	if e.Code == 0 && e.Signal == "" {
 		return found
 	}
+	if before := a.heldBefore(w, w.endedAt); before != nil {
+		found.Devices = &orders.Devices{Before: before}
+	}
 	found.ErrorFile = firstOf(filepath.Join(filepath.Dir(w.log.Path()), fmt.Sprintf("rank-%d.error.json", w.rank)), errorFileKept)
 	found.Checkpoint = newestAfter(a.scene.checkpoints, a.scene.wall)
 	found.Cgroup = a.scene.counters.path

@@ -40,12 +40,14 @@ func (s *sight) end() {
 func (a *agent) watchDevices(o *orders.Start) {
 	a.sight.end()
 	if !o.Watch {
+		a.sample(o, nil)
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	a.sight = sight{stop: stop}
+	prober := a.look.prober(a.place, a.plugins)
+	a.sample(o, prober)
 	go func() {
-		prober := a.look.prober(a.place, a.plugins)
 		defer prober.close()
 		began := time.Now()
 		for ctx.Err() == nil {
@@ -103,14 +105,14 @@ func (a *agent) sightOf(attempt int, found *plugins.GPUs, err error) *orders.Sig
 	if err != nil {
 		seen.Error = err.Error()
 	} else {
-		a.fillSight(seen, found)
+		a.fillSight(seen, found, a.ranksByPID())
 	}
 	return seen
 }
 
 // fillSight finds out whose the processes on the devices are.
-func (a *agent) fillSight(seen *orders.Sight, found *plugins.GPUs) {
-	rankOf, users := a.ranksByPID(), facts.Owners("", found.GPUs)
+func (a *agent) fillSight(seen *orders.Sight, found *plugins.GPUs, rankOf map[int]owner) {
+	users := facts.Owners("", found.GPUs)
 	seen.Used = map[string]uint64{}
 	ours := 0
 	for _, g := range found.GPUs {
@@ -140,12 +142,14 @@ type owner struct {
 }
 
 // ranksByPID are the processes of this host's ranks.
-func (a *agent) ranksByPID() map[int]owner {
+func (a *agent) ranksByPID() map[int]owner { return a.ranksByPIDOf(proc.All()) }
+
+func (a *agent) ranksByPIDOf(all []proc.Stat) map[int]owner {
 	found := map[int]owner{}
 	for rank, w := range a.workers {
 		found[w.child.ID.PID] = owner{rank: rank}
 	}
-	for rank, others := range a.ranksOf(proc.All()) {
+	for rank, others := range a.ranksOf(all) {
 		for _, s := range others {
 			found[s.PID] = owner{rank: rank, child: true}
 		}

@@ -38,6 +38,7 @@ type worker struct {
 	began   rendezvous.Instant
 
 	leaderDone bool
+	endedAt    rendezvous.Instant // when the leader's end was seen
 	drained    bool
 	ladder     *ladder // set once the rank is being ended, or its leader has ended
 	sent       unix.Signal
@@ -181,7 +182,7 @@ func (a *agent) watch(w *worker) {
 }
 
 func (a *agent) leaderEnded(w *worker) {
-	w.leaderDone = true
+	w.leaderDone, w.endedAt = true, rendezvous.Now()
 	if w.ladder == nil {
 		w.ladder = &ladder{grace: a.grace, began: rendezvous.Now()}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -79,6 +80,7 @@ type brain struct {
 	noticed   rendezvous.Instant // when a rank first failed because of another's end; 0: none has
 	noticedBy int
 	watch     *watching // who holds the devices of the attempt; nil: nobody looks
+	memory    memory
 	empty     *emptying // between an attempt's end and what follows; nil: not waited for
 
 	// unattended is set until the launcher that has submitted the run watches it: what it
@@ -149,7 +151,8 @@ type send struct {
 }
 
 func newBrain(s settings, p *plan.Plan, wall func(rendezvous.Instant) float64) *brain {
-	b := &brain{settings: s, plan: p, master: -1, wall: wall}
+	b := &brain{settings: s, plan: p, master: -1, wall: wall,
+		memory: memory{digests: map[int]toldDigest{}, peaks: map[int][]samples.Peak{}, said: map[string]bool{}}}
 	for _, h := range p.Hosts {
 		b.hosts = append(b.hosts, &hostState{name: h.Name, reach: map[string]rendezvous.Reach{}})
 	}
@@ -234,6 +237,8 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.ended(n.Ended, at)
 	case n.Sight != nil:
 		b.seen(host, n.Sight)
+	case n.Samples != nil:
+		b.sampled(host, n.Samples)
 	case n.Warning != nil:
 		b.warning(h, n.Warning)
 	case n.Failing != nil:
@@ -315,6 +320,7 @@ func (b *brain) advance() {
 			return
 		}
 		b.done = b.now
+		b.judgeBalance()
 		switch {
 		case b.mayGoOn():
 			b.nextAttempt()
@@ -469,7 +475,7 @@ func (b *brain) startAll() {
 				return
 			}
 			place := b.plan.Ranks[rank]
-			r := orders.RankStart{Rank: rank, Local: place.Local, CPUs: place.CPUs, Node: place.Node, Env: map[string]string{}, Defaults: map[string]string{}}
+			r := orders.RankStart{Rank: rank, Local: place.Local, CPUs: place.CPUs, Node: place.Node, Device: deviceOf(place), Env: map[string]string{}, Defaults: map[string]string{}}
 			for _, v := range vars {
 				if v.Default {
 					r.Defaults[v.Name] = v.Value
@@ -488,4 +494,12 @@ func (b *brain) startAll() {
 func (b *brain) internal(err error) {
 	b.lost = &report.Cause{Class: report.ClassInternal, Message: err.Error()}
 	b.stopAll(err.Error(), false)
+}
+
+// deviceOf is the UUID of a rank's device; "" where it has none.
+func deviceOf(r plan.Rank) string {
+	if r.Device == nil {
+		return ""
+	}
+	return r.Device.UUID
 }

@@ -62,7 +62,7 @@ func (b *brain) evidenceOf(rank int, r *rankState) failure.RankEvidence {
 		Limit: seen.OOM.Limit, Peak: seen.OOM.Peak, Available: seen.OOM.Available,
 	}
 	found.Shm, found.Disk = space(seen.Shm), space(seen.Disk)
-	found.GPUs = b.devicesOf(rank, r.host)
+	found.GPUs = b.devicesOf(rank, r.host, seen.Devices)
 	if b.job.Restart != nil {
 		found.Xids = b.job.Restart.Xids
 	}
@@ -77,8 +77,9 @@ func space(s *orders.Space) *failure.Space {
 	return &failure.Space{Path: s.Path, Total: s.Total, Free: s.Free}
 }
 
-// devicesOf are the devices of a rank's host, as they were last seen while it ran.
-func (b *brain) devicesOf(rank, host int) []failure.GPU {
+// devicesOf are the devices of a rank's host, as they were last seen while it ran: by the
+// host itself just before the end, or else by the last look that was told.
+func (b *brain) devicesOf(rank, host int, seen *orders.Devices) []failure.GPU {
 	var all []failure.GPU
 	for i, before := range b.plan.Before(host) {
 		d := before.Device
@@ -89,9 +90,12 @@ func (b *brain) devicesOf(rank, host int) []failure.GPU {
 				g.Mine = g.Mine || r.Rank == rank
 			}
 		}
-		if b.watch != nil && b.watch.last[host] != nil {
+		switch {
+		case seen != nil && seen.Before != nil:
+			g.Before = useOf(d.UUID, before, seen.Before, rank)
+		case b.watch != nil && b.watch.last[host] != nil:
 			g.Before = useOf(d.UUID, before, b.watch.last[host].sight, rank)
-		} else {
+		default:
 			g.Before = useOfPlan(before)
 		}
 		all = append(all, g)
@@ -136,14 +140,17 @@ func useOf(uuid string, before plan.Before, s *orders.Sight, rank int) *failure.
 // useOfPlan is what others held when the plan was made, for a worker that was gone before
 // anybody looked; nil where that was nothing.
 func useOfPlan(before plan.Before) *failure.Use {
-	if before.Total == 0 || len(before.PIDs) == 0 {
+	if before.Total == 0 || len(before.Holders) == 0 {
 		return nil
 	}
-	holder := failure.Process{Rank: failure.Foreign, PID: slices.Min(slices.Collect(maps.Keys(before.PIDs))), Bytes: before.Used}
-	if more := len(before.PIDs) - 1; more > 0 {
-		holder.Name = fmt.Sprintf("with %d more", more)
+	use := &failure.Use{Total: before.Total, Used: before.Used}
+	for _, h := range before.Holders {
+		use.Processes = append(use.Processes, failure.Process{Rank: failure.Foreign, PID: h.PID, Bytes: h.Bytes, User: h.User, Name: h.Name})
 	}
-	return &failure.Use{Total: before.Total, Used: before.Used, Processes: []failure.Process{holder}}
+	if p := use.Processes; len(p) == 1 && p[0].Bytes == 0 { // all is that one's
+		p[0].Bytes = before.Used
+	}
+	return use
 }
 
 // mostSurvived is how many different words of workers are told.

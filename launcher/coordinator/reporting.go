@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/samples"
 )
 
 func overWords(r *report.Report) string {
@@ -67,6 +68,10 @@ func (b *brain) phaseWhenStopped() bool {
 
 func (b *brain) rankReport(rank int, s *rankState) report.Rank {
 	r := report.Rank{Rank: rank, Host: b.hosts[s.host].name, Ends: append(append([]report.End{}, s.past...), b.endsOf(s)...)}
+	r.Peaks = append([]samples.Peak{}, b.memory.peaks[rank]...)
+	if held, known := samples.Most(r.Peaks).Held(); known {
+		r.MemoryPeak = &held
+	}
 	if d := b.plan.Ranks[rank].Device; d != nil {
 		r.GPU = &report.GPU{Name: d.String(), Index: d.Index, Seen: b.plan.Seen(rank), UUID: d.UUID, PCI: d.PCI}
 	}

@@ -98,6 +98,7 @@ func (b *brain) putAway(a report.Attempt) {
 		*r = rankState{host: r.host, past: append(r.past, b.endsOf(r)...)}
 	}
 	b.attempt++
+	b.memory.said = map[string]bool{}
 	b.again, b.port, b.phase = "", 0, restarting
 	b.lost, b.earlySaid, b.noticed = nil, false, 0
 	b.beginEmptying()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/samples"
 )
 
 // State is where a run stands, as its events tell.
@@ -15,6 +16,9 @@ type State struct {
 	Message string    // of the newest event that changed Name
 	Ranks   map[int]RankState
 	Report  *report.Report // once over
+	// Samples is how ranks use memory and devices now. Events do not tell it: nil where nobody
+	// was asked.
+	Samples *samples.Overview
 }
 
 // Names of a run's state. The last two are not told by events: who asks finds out.

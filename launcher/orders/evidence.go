@@ -17,6 +17,13 @@ type Evidence struct {
 	Kernel []string `json:"kernel,omitempty"`
 	Shm    *Space   `json:"shm,omitempty"`
 	Disk   *Space   `json:"disk,omitempty"` // of the run's folder
+	// Devices is what was seen of the host's devices; nil where nobody watches them.
+	Devices *Devices `json:"devices,omitempty"`
+}
+
+// Devices is what a host saw of its devices around a worker's death.
+type Devices struct {
+	Before *Sight `json:"before,omitempty"` // the last look that had ended when the worker did
 }
 
 // OOM are counters of kills for want of memory, before the attempt and after the death, and

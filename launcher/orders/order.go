@@ -13,6 +13,7 @@ type Order struct {
 	Signal   *Signal   `json:"signal,omitempty"`
 	Follow   *Follow   `json:"follow,omitempty"`
 	Look     *Look     `json:"look,omitempty"`
+	Pace     *Pace     `json:"pace,omitempty"`
 	Finish   *Finish   `json:"finish,omitempty"`
 }
 
@@ -60,8 +61,9 @@ type RankStart struct {
 	Env   map[string]string `json:"env"` // wins over everything that the host has
 	// Defaults are set where neither the host's environment nor setup has the name.
 	Defaults map[string]string `json:"defaults,omitempty"`
-	CPUs     []int             `json:"cpus,omitempty"` // that it is bound to; none: it is not
-	Node     *int              `json:"node,omitempty"` // NUMA node whose memory it prefers
+	Device   string            `json:"device,omitempty"` // UUID of its device; "": none
+	CPUs     []int             `json:"cpus,omitempty"`   // that it is bound to; none: it is not
+	Node     *int              `json:"node,omitempty"`   // NUMA node whose memory it prefers
 }
 
 // Stop ends the workers of an attempt. Kill skips the grace. Each worker's end is
@@ -92,6 +94,11 @@ type Follow struct {
 // number.
 type Look struct {
 	Number int `json:"number"` // from 1
+}
+
+// Pace says how often the host tells a digest of its samples.
+type Pace struct {
+	Every time.Duration `json:"every"`
 }
 
 // Finish ends the agent, and with it the keeper. Answered by Finished.

@@ -15,7 +15,7 @@ const (
 
 // PhaseOf is the phase of an attempt after so many seconds of it.
 func PhaseOf(age float64) string {
-	if age < warmUp {
+	if age < WarmUp {
 		return PhaseStart
 	}
 	return PhaseLater
@@ -35,6 +35,7 @@ type Digest struct {
 // Rank is how a rank stands.
 type Rank struct {
 	Rank      int      `json:"rank"`
+	GPU       *int     `json:"gpu"`             // its number in nvidia-smi, of a MIG instance that of its GPU; null: none, or not known
 	Total     float64  `json:"total,omitempty"` // memory of its device in bytes; 0: not known
 	Processes int      `json:"processes"`
 	Now       Values   `json:"now"`
@@ -130,4 +131,32 @@ func (u Uneven) Words() (message, fix string) {
 	return fmt.Sprintf("rank %d has held up to %s of its device, the other ranks about %s of theirs: tensors made on the wrong device, an uneven split of layers, or uneven batches",
 			u.Rank, Size(u.Held), Size(u.Others)),
 		"look at what only this rank does: loading a checkpoint to a device without map_location, logging, the first or last pipeline stage"
+}
+
+// Overview is what all hosts have told last of an attempt.
+type Overview struct {
+	Attempt int          `json:"attempt"`
+	Hosts   []HostDigest `json:"hosts"`
+}
+
+// HostDigest is what a host has told so many seconds ago.
+type HostDigest struct {
+	Host string  `json:"host"`
+	Ago  float64 `json:"ago_s"`
+	Digest
+}
+
+// Of is what is known of a rank, and what its host has told beside it.
+func (o *Overview) Of(rank int) (r Rank, host HostDigest, known bool) {
+	if o == nil {
+		return r, host, false
+	}
+	for _, h := range o.Hosts {
+		for _, r := range h.Ranks {
+			if r.Rank == rank {
+				return r, h, true
+			}
+		}
+	}
+	return r, host, false
 }

@@ -34,7 +34,8 @@ const (
 // to be there in most of them and to go on: what levels off, comes back or was one step is
 // none.
 const (
-	warmUp      = 600.0 // seconds of an attempt that are left out
+	// WarmUp are the first seconds of an attempt, of which nothing is concluded.
+	WarmUp      = 600.0
 	shortest    = 3600.0
 	windows     = 12
 	mostMissing = 2 // windows without a sample
@@ -55,7 +56,7 @@ func rising(points []Point) (t trend, is bool) {
 		return t, false
 	}
 	last := points[len(points)-1]
-	begin, end := points[0].At+warmUp, last.At+last.Span
+	begin, end := points[0].At+WarmUp, last.At+last.Span
 	if end-begin < shortest {
 		return t, false
 	}

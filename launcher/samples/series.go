@@ -93,3 +93,35 @@ func (s *Series) Points(whole []Bucket, rank int, m Metric) []Point {
 	}
 	return points
 }
+
+// Line is a period of a rank as it is printed: At is a time of day, in seconds since 1970,
+// wrong by as long as the machine was suspended since the run began.
+type Line struct {
+	Rank    int     `json:"rank"`
+	Attempt int     `json:"attempt"`
+	At      float64 `json:"at"`
+	Span    float64 `json:"span_s"`
+	Summary
+}
+
+// Lines are all periods of all ranks, each time once and as fine as it was kept, oldest
+// first.
+func (s *Series) Lines() []Line {
+	last := -1
+	for _, level := range s.Periods {
+		for _, b := range level {
+			last = max(last, b.Attempt)
+		}
+	}
+	var lines []Line
+	for attempt := range last + 1 {
+		for _, b := range s.Whole(attempt) {
+			for i, r := range b.Ranks {
+				if r.Mean.isKnown() {
+					lines = append(lines, Line{s.Ranks[i], b.Attempt, s.Began + b.At, b.Span, r})
+				}
+			}
+		}
+	}
+	return lines
+}

@@ -3,6 +3,7 @@ package samples
 import (
 	"encoding/json"
 	"math"
+	"slices"
 )
 
 // Metric is one of the numbers that are kept of a rank.
@@ -41,6 +42,11 @@ func None() (v Values) {
 
 // Get returns a value, and whether it is known.
 func (v Values) Get(m Metric) (float64, bool) { return v[m], !math.IsNaN(v[m]) }
+
+// isKnown is whether anything is.
+func (v Values) isKnown() bool {
+	return slices.ContainsFunc(v[:], func(n float64) bool { return !math.IsNaN(n) })
+}
 
 // Number is a value as a pointer, nil where it is not known.
 func (v Values) Number(m Metric) *float64 {

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/notebook"
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/samples"
 )
 
 // Status writes where a run stands: a line for the run, a table of its ranks.
@@ -20,7 +21,8 @@ func Status(w io.Writer, page notebook.Page, s event.State, now time.Time) error
 		fmt.Fprintf(w, "%s\n", s.Message)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "RANK\tHOST\tSTATE\tPID\tSINCE")
+	columns := use{s: &s}
+	fmt.Fprintln(t, "RANK\tHOST\tSTATE\tPID\tSINCE"+columns.titles())
 	for rank := range page.WorldSize() {
 		host, _ := page.HostOf(rank)
 		r, ok := s.Ranks[rank]
@@ -28,9 +30,13 @@ func Status(w io.Writer, page notebook.Page, s event.State, now time.Time) error
 			fmt.Fprintf(t, "%d\t%s\tnot started\t\t\n", rank, host.Name)
 			continue
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", rank, host.Name, rankWord(r), pidWord(r), age(r.Since, now))
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s%s\n", rank, host.Name, rankWord(r), pidWord(r), age(r.Since, now), columns.of(rank, r))
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	columns.notes(w)
+	return nil
 }
 
 func stateWord(s event.State) string {
@@ -71,6 +77,17 @@ type statusJSON struct {
 	Attempt int              `json:"attempt"`
 	Exit    *int             `json:"exit"`
 	Ranks   []statusRankJSON `json:"ranks"`
+	Others  []otherJSON      `json:"others"`
+}
+
+// otherJSON is a process on a rank's device that is of no rank.
+type otherJSON struct {
+	Host   string  `json:"host"`
+	Device string  `json:"device"`
+	PID    int     `json:"pid"`
+	User   string  `json:"user"`
+	Name   string  `json:"name"`
+	Bytes  *uint64 `json:"bytes"`
 }
 
 type statusRankJSON struct {
@@ -80,11 +97,18 @@ type statusRankJSON struct {
 	PID   int     `json:"pid,omitempty"`
 	Since float64 `json:"since,omitempty"`
 	Log   string  `json:"log,omitempty"`
+	// Samples is how it uses memory and its device; null: not known, as of one that has ended.
+	Samples *samples.Rank `json:"samples"`
 }
 
 // StatusJSON writes where a run stands as one JSON object (version 1).
 func StatusJSON(w io.Writer, page notebook.Page, s event.State) error {
-	out := statusJSON{Version: 1, Run: page.Run, Job: page.Job, State: runState(page, s), Message: s.Message, Attempt: s.Attempt, Ranks: []statusRankJSON{}}
+	return writeJSON(w, statusOf(page, s))
+}
+
+func statusOf(page notebook.Page, s event.State) statusJSON {
+	out := statusJSON{Version: 1, Run: page.Run, Job: page.Job, State: runState(page, s), Message: s.Message, Attempt: s.Attempt,
+		Ranks: []statusRankJSON{}, Others: []otherJSON{}}
 	if s.Report != nil {
 		out.Exit = &s.Report.Exit
 	}
@@ -93,10 +117,18 @@ func StatusJSON(w io.Writer, page notebook.Page, s event.State) error {
 		line := statusRankJSON{Rank: rank, Host: host.Name, State: "not started"}
 		if r, ok := s.Ranks[rank]; ok {
 			line.State, line.PID, line.Since, line.Log = rankWord(r), r.PID, report.Seconds(r.Since), r.Log
+			if used, _, known := s.Samples.Of(rank); known && r.Name == "running" {
+				line.Samples = &used
+			}
 		}
 		out.Ranks = append(out.Ranks, line)
 	}
-	return writeJSON(w, out)
+	for _, h := range hostsOf(s) {
+		for _, o := range h.Others {
+			out.Others = append(out.Others, otherJSON{h.Host, o.Device, o.PID, o.User, o.Name, o.Bytes})
+		}
+	}
+	return out
 }
 
 func writeJSON(w io.Writer, v any) error {

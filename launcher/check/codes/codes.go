@@ -109,6 +109,9 @@ const (
 	ForeignProcess = "foreign_process"
 	CrowdedGPU     = "crowded_gpu"
 	CannotSee      = "cannot_see"
+
+	MemoryGrowth    = "memory_growth"
+	MemoryImbalance = "memory_imbalance"
 )
 
 // All are the codes, in the order of reading: before the start GPUs, software, limits,
@@ -177,6 +180,8 @@ var All = []Code{
 	{Name: ForeignProcess, Severity: Warn, When: After, Meaning: "somebody else's process has come to a GPU of the run"},
 	{Name: CrowdedGPU, Severity: Warn, When: After, Meaning: "more processes are on a GPU than the plan explains, where they cannot be told apart"},
 	{Name: CannotSee, Severity: Info, Worst: Warn, When: After, Meaning: "whose processes are on GPUs cannot be seen"},
+	{Name: MemoryGrowth, Severity: Warn, When: After, Meaning: "memory that a rank uses has risen steadily for an hour or more"},
+	{Name: MemoryImbalance, Severity: Warn, When: After, Meaning: "a rank has held far more memory of its GPU than the others"},
 
 	{Name: "busy_device", Severity: Warn, When: Planning, Meaning: "a GPU that the job file names is busy; see gpu_in_use"},
 	{Name: "device_order", Severity: Warn, When: Planning, Meaning: "numbers of GPUs may mean different cards to CUDA"},
