@@ -90,7 +90,7 @@ func (f *file) push(level int, b Bucket) {
 func (f *file) isFull(level int) bool { return f.next[level] >= f.header.Levels[level].Slots }
 
 func (f *file) flushLater(at float64) error {
-	if at-f.flushed < flushEvery {
+	if at-f.flushed < min(flushEvery, at/2) { // what is young is looked at the most
 		return nil
 	}
 	f.flushed = at

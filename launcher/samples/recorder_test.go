@@ -48,6 +48,9 @@ func record(t testing.TB, ranks int, hours, step float64, of func(rank int, at f
 	if err != nil {
 		t.Fatal(err)
 	}
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("the file is for others too: %v", info.Mode())
+	}
 	if info.Size() > Largest(ranks) || info.Size() > mostBytes+headerSize {
 		t.Errorf("%v hours of %d ranks take %d bytes, more than %d", hours, ranks, info.Size(), Largest(ranks))
 	}

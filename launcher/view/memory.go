@@ -52,17 +52,17 @@ var useColumns = []struct {
 	{"BUSY", samples.GPU, func(r samples.Rank) string { return percentWord(r.Now, samples.GPU) }},
 	{"TRAFFIC", samples.Traffic, func(r samples.Rank) string { return percentWord(r.Now, samples.Traffic) }},
 	{"DEVICE", samples.DeviceUsed, func(r samples.Rank) string {
-		if r.Total == 0 {
+		if _, known := r.Now.Get(samples.DeviceUsed); !known || r.Total == 0 {
 			return sizeWord(r.Now, samples.DeviceUsed)
 		}
 		return sizeWord(r.Now, samples.DeviceUsed) + " of " + samples.Size(r.Total)
 	}},
 	{"HELD", samples.Process, func(r samples.Rank) string { return sizeWord(r.Now, samples.Process) }},
-	{"PEAK", samples.Process, func(r samples.Rank) string { return sizeWord(samples.Most(r.Peaks), samples.Process) }},
+	{"HELD PEAK", samples.Process, func(r samples.Rank) string { return sizeWord(samples.Most(r.Peaks), samples.Process) }},
 	{"TENSORS", samples.Allocated, func(r samples.Rank) string { return sizeWord(r.Now, samples.Allocated) }},
 	{"RESERVED", samples.Reserved, func(r samples.Rank) string { return sizeWord(r.Now, samples.Reserved) }},
 	{"RSS", samples.RSS, func(r samples.Rank) string { return sizeWord(r.Now, samples.RSS) }},
-	{"PEAK", samples.RSS, func(r samples.Rank) string { return sizeWord(samples.Most(r.Peaks), samples.RSS) }},
+	{"RSS PEAK", samples.RSS, func(r samples.Rank) string { return sizeWord(samples.Most(r.Peaks), samples.RSS) }},
 }
 
 func (u use) titles() string {

@@ -36,6 +36,9 @@ func Status(w io.Writer, page notebook.Page, s event.State, now time.Time) error
 		return err
 	}
 	columns.notes(w)
+	if s.Report != nil {
+		return Peaks(w, s.Report)
+	}
 	return nil
 }
 
