@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -55,8 +56,8 @@ type agent struct {
 	base     map[string]string
 	attempt  int
 	grace    time.Duration
-	workers  map[int]*worker // of the attempt, by rank; those that ended are taken out
-	logs     map[int]*ranklog.Writer
+	workers  map[int]*worker // by rank; those that ended are taken out
+	newest   map[int]output  // of each rank that was started
 	hold     *portHold
 	portSeen rendezvous.Instant // when it was last looked whether rank 0 listens
 	keeper   proc.ID
@@ -73,15 +74,20 @@ type agent struct {
 	sampled    *sampled     // nil before the first attempt
 	sampling   *sampling    // of the attempt
 	digestPace atomic.Int64 // nanoseconds between two digests of samples
-	scene      scenery      // when the attempt began
 	follows    context.Context
 	unfollow   context.CancelFunc
+}
+
+// output is what a worker writes.
+type output struct {
+	attempt int
+	log     *ranklog.Writer
 }
 
 // run is the agent's life.
 func (a *agent) run() error {
 	a.inbox = make(chan func(), 64)
-	a.workers, a.logs = map[int]*worker{}, map[int]*ranklog.Writer{}
+	a.workers, a.newest = map[int]*worker{}, map[int]output{}
 	a.plugins = newPluginDesk(a.leash)
 	a.digestPace.Store(int64(digestPace))
 	a.follows, a.unfollow = context.WithCancel(context.Background())
@@ -208,8 +214,10 @@ func (a *agent) obey(payload []byte) {
 	case o.Start != nil:
 		a.start(o.Start)
 	case o.Stop != nil:
-		for _, w := range a.workers {
-			w.stop(a.grace, o.Stop.Kill)
+		for rank, w := range a.workers {
+			if len(o.Stop.Ranks) == 0 || slices.Contains(o.Stop.Ranks, rank) {
+				w.stop(a.grace, o.Stop.Kill)
+			}
 		}
 	case o.Signal != nil:
 		for _, w := range a.workers {
@@ -241,9 +249,12 @@ func (a *agent) takePort(o *orders.HoldPort) {
 }
 
 func (a *agent) start(o *orders.Start) {
-	a.attempt, a.grace = o.Attempt, o.Grace
-	a.scene.end()
-	a.scene = newScenery(a.checkpointFolder(o.Checkpoints))
+	a.grace = o.Grace
+	if !o.Alone {
+		a.attempt = o.Attempt
+	}
+	scene := newScenery(a.checkpointFolder(o.Checkpoints))
+	defer scene.endUnlessShown()
 	defer a.watchDevices(o)
 	for _, r := range o.Ranks {
 		w, err := a.startWorker(o, r)
@@ -258,15 +269,16 @@ func (a *agent) start(o *orders.Start) {
 			a.tell(orders.News{Ended: ended})
 			continue
 		}
-		a.workers[r.Rank], a.logs[r.Rank] = w, w.log
+		w.show(scene)
+		a.workers[r.Rank], a.newest[r.Rank] = w, output{o.Attempt, w.log}
 		a.tell(orders.News{Started: &orders.Started{Attempt: o.Attempt, Rank: r.Rank, PID: w.child.ID.PID, Log: w.log.Path()}})
 	}
 }
 
 func (a *agent) startFollowing(o *orders.Follow) {
 	for rank := range o.Ranks {
-		writer := a.logs[rank]
-		if o.Attempt != a.attempt {
+		writer := a.newest[rank].log
+		if o.Attempt != a.newest[rank].attempt {
 			writer = nil
 		}
 		go func() {
@@ -352,8 +364,9 @@ func (a *agent) conclude(w *worker, left []proc.Stat) {
 		a.endSampling()
 	}
 	ended := w.outcome(cut, left)
-	ended.Peaks = a.sampling.peaksOf(w.rank)
 	ended.Evidence = a.evidence(w, ended)
+	ended.Peaks = a.sampling.leave(w)
+	w.scene.leave()
 	a.tell(orders.News{Ended: ended})
 }
 

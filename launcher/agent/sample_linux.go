@@ -47,24 +47,33 @@ const (
 	samplesFile = "samples"
 )
 
-// sampling measures the ranks of an attempt. Its goroutines end with end.
+// sampling measures ranks while some run. Its goroutines end with endSampling.
 type sampling struct {
 	run     *sampled
-	attempt int
+	attempt int // of all ranks; 0 where they start alone
+	slots   int // how many ranks run at once
 	began   time.Time
-	devices map[int]string // of each rank, by UUID
 	cancel  context.CancelFunc
-	over    bool // end was called
+	over    bool // it was ended
 	ended   sync.WaitGroup
 
-	mu     sync.Mutex
-	kept   []keptSample // of devices, the newest last
-	why    string       // devices are not known
-	every  time.Duration
-	pids   map[int]owner // of the ranks' processes
-	peaks  map[int][]samples.Peak
-	growth map[int][]samples.Growth
-	now    map[int]samples.Values
+	mu    sync.Mutex
+	ranks map[int]*sampledRank
+	kept  []keptSample // of devices, the newest last
+	why   string       // devices are not known
+	every time.Duration
+	pids  map[int]owner // of the ranks' processes
+}
+
+// sampledRank is what is measured of a rank.
+type sampledRank struct {
+	attempt int
+	slot    int
+	device  string // UUID; "": none
+	began   time.Time
+	now     samples.Values
+	peaks   []samples.Peak
+	growth  []samples.Growth
 }
 
 // sampled is what the samples of all attempts have in common. Only one goroutine at a time
@@ -84,26 +93,52 @@ type keptSample struct {
 	taken time.Time
 }
 
-// sample begins to measure the ranks of an attempt. devices answers for them; nil: none has
-// one.
+// sample begins to measure the ranks of an order, or adds them to those that are measured
+// where each starts alone. devices answers for theirs; nil: none has one, or somebody
+// answers already.
 func (a *agent) sample(o *orders.Start, devices prober) {
+	if s := a.sampling; o.Alone && s != nil && !s.over {
+		s.add(o)
+		return
+	}
 	a.endSampling()
 	if a.sampled == nil { // the file is made with the first sample
 		a.sampled = &sampled{path: filepath.Join(a.stateDir, samplesFile), base: time.Now()}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &sampling{
-		run: a.sampled, attempt: o.Attempt, began: time.Now(), devices: map[int]string{}, cancel: cancel, every: samplePace,
-		pids: map[int]owner{}, peaks: map[int][]samples.Peak{}, growth: map[int][]samples.Growth{}, now: map[int]samples.Values{},
+		run: a.sampled, attempt: a.attempt, slots: o.Slots, began: time.Now(), cancel: cancel, every: samplePace,
+		ranks: map[int]*sampledRank{}, pids: map[int]owner{},
 	}
-	for _, r := range o.Ranks {
-		s.devices[r.Rank] = r.Device
-	}
+	s.add(o)
 	a.sampling = s
 	if devices != nil {
 		s.ended.Go(func() { s.lookOn(ctx, devices) })
 	}
 	s.ended.Go(func() { a.measure(ctx, s) })
+}
+
+func (s *sampling) add(o *orders.Start) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range o.Ranks {
+		s.ranks[r.Rank] = &sampledRank{attempt: o.Attempt, slot: r.Local, device: r.Device, began: time.Now(), now: samples.None()}
+	}
+}
+
+// leave takes a rank out that has ended, and returns its peaks.
+func (s *sampling) leave(w *worker) []samples.Peak {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.ranks[w.rank]
+	if r == nil || r.attempt != w.attempt {
+		return nil
+	}
+	delete(s.ranks, w.rank)
+	return r.peaks
 }
 
 // endSampling ends the goroutines. What they have found stays at hand. Where one does not
@@ -263,31 +298,30 @@ func (s *sampling) measureOnce(now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	resident := residentOf(s.pids)
-	phase := samples.PhaseOf(now.Sub(s.began).Seconds())
-	ranks := slices.Sorted(maps.Keys(s.devices))
-	values := make([]samples.Values, len(ranks))
-	for i, rank := range ranks {
-		v := samples.None()
+	who, values := slices.Repeat([]samples.Occupant{samples.Nobody}, s.slots), slices.Repeat([]samples.Values{samples.None()}, s.slots)
+	for rank, r := range s.ranks {
+		r.now = samples.None()
 		if bytes, runs := resident[rank]; runs {
-			v[samples.RSS] = bytes
-			s.ofDevice(&v, rank, now)
-			s.peaks[rank] = samples.Raise(s.peaks[rank], s.attempt, phase, v)
+			r.now[samples.RSS] = bytes
+			s.ofDevice(&r.now, rank, r.device, now)
+			r.peaks = samples.Raise(r.peaks, r.attempt, samples.PhaseOf(now.Sub(r.began).Seconds()), r.now)
 		}
-		s.now[rank], values[i] = v, v
+		if r.slot < s.slots {
+			who[r.slot], values[r.slot] = samples.Occupant{Rank: rank, Attempt: r.attempt}, r.now
+		}
 	}
-	return s.run.keep(ranks, now, s.attempt, values)
+	return s.run.keep(who, now, values)
 }
 
 // ofDevice fills in what the newest sample of devices tells of a rank's.
-func (s *sampling) ofDevice(v *samples.Values, rank int, now time.Time) {
-	if len(s.kept) == 0 || s.devices[rank] == "" {
+func (s *sampling) ofDevice(v *samples.Values, rank int, uuid string, now time.Time) {
+	if len(s.kept) == 0 || uuid == "" {
 		return
 	}
 	newest := s.kept[len(s.kept)-1]
 	if now.Sub(newest.taken) > s.every+staleAfter {
 		return
 	}
-	uuid := s.devices[rank]
 	if used, _ := newest.gpus.Used(uuid); used != nil {
 		v[samples.DeviceUsed] = float64(*used)
 	}
@@ -357,18 +391,18 @@ func residentOf(pids map[int]owner) map[int]float64 {
 }
 
 // keep puts a sample into the file, which is made with the first one.
-func (r *sampled) keep(ranks []int, now time.Time, attempt int, values []samples.Values) error {
+func (r *sampled) keep(who []samples.Occupant, now time.Time, values []samples.Values) error {
 	if r.failed {
 		return nil
 	}
 	if r.recorder == nil {
-		recorder, err := samples.Create(r.path, ranks, float64(r.base.UnixMilli())/1000)
+		recorder, err := samples.Create(r.path, len(who), float64(r.base.UnixMilli())/1000)
 		if err != nil {
 			return err
 		}
 		r.recorder = recorder
 	}
-	return r.recorder.Add(now.Sub(r.base).Seconds(), attempt, values)
+	return r.recorder.Add(now.Sub(r.base).Seconds(), who, values)
 }
 
 func (s *sampling) flush() {
@@ -394,17 +428,14 @@ func (s *sampling) judge() {
 	if err != nil {
 		return // the next one may do; a file that cannot be written is said
 	}
-	for rank, uuid := range s.devices {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for rank, r := range s.ranks {
 		total := 0.0
-		s.mu.Lock()
 		if n := len(s.kept); n > 0 {
-			total = number(second(s.kept[n-1].gpus.Used(uuid)))
+			total = number(second(s.kept[n-1].gpus.Used(r.device)))
 		}
-		s.mu.Unlock()
-		growth := series.Growing(s.attempt, rank, total)
-		s.mu.Lock()
-		s.growth[rank] = growth
-		s.mu.Unlock()
+		r.growth = series.Growing(r.attempt, rank, total)
 	}
 }
 
@@ -426,15 +457,15 @@ func (s *sampling) digest(now time.Time) *samples.Digest {
 	for _, who := range s.pids {
 		count[who.rank]++
 	}
-	for _, rank := range slices.Sorted(maps.Keys(s.devices)) {
-		v := s.now[rank]
-		if math.IsNaN(v[samples.RSS]) {
+	for _, rank := range slices.Sorted(maps.Keys(s.ranks)) {
+		r := s.ranks[rank]
+		if math.IsNaN(r.now[samples.RSS]) {
 			continue // it has ended
 		}
-		one := samples.Rank{Rank: rank, Processes: count[rank], Now: v, Peaks: slices.Clone(s.peaks[rank]), Growth: s.growth[rank]}
+		one := samples.Rank{Rank: rank, Attempt: r.attempt, Processes: count[rank], Now: r.now, Peaks: slices.Clone(r.peaks), Growth: r.growth}
 		if len(s.kept) > 0 {
 			newest := s.kept[len(s.kept)-1].gpus
-			one.Total, one.GPU = number(second(newest.Used(s.devices[rank]))), indexOf(newest, s.devices[rank])
+			one.Total, one.GPU = number(second(newest.Used(r.device))), indexOf(newest, r.device)
 		}
 		d.Ranks = append(d.Ranks, one)
 	}
@@ -460,8 +491,8 @@ const mostOthers = 16
 // others are the processes on the ranks' devices that are of no rank.
 func (s *sampling) others(k keptSample) []samples.Holder {
 	ours := map[string]bool{}
-	for _, uuid := range s.devices {
-		ours[uuid] = true
+	for _, r := range s.ranks {
+		ours[r.device] = true
 	}
 	var found []samples.Holder
 	var users map[int]string
@@ -479,16 +510,6 @@ func (s *sampling) others(k keptSample) []samples.Holder {
 		}
 	}
 	return found
-}
-
-// peaksOf are a rank's peaks in the attempt.
-func (s *sampling) peaksOf(rank int) []samples.Peak {
-	if s == nil {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.peaks[rank])
 }
 
 // before is the newest sample of devices that was complete at an instant and in which the
@@ -522,7 +543,7 @@ func (s *sampling) before(rank int, at rendezvous.Instant) *keptSample {
 // heldBefore is who held the devices just before a worker's end; nil where that is not known.
 func (a *agent) heldBefore(w *worker, end rendezvous.Instant) *orders.Sight {
 	k := a.sampling.before(w.rank, end)
-	if k == nil || w.attempt != a.sampling.attempt {
+	if k == nil {
 		return nil
 	}
 	seen := &orders.Sight{Attempt: w.attempt}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/muster-dev/muster/launcher/facts"
@@ -25,6 +26,7 @@ const (
 // sight watches who holds the devices of this host.
 type sight struct {
 	stop   context.CancelFunc // nil: nobody watches
+	newest *atomic.Int64      // when ranks were started last, in nanoseconds since 1970
 	told   []byte             // what the coordinator knows, less what changes all the time
 	toldAt time.Time
 }
@@ -36,28 +38,36 @@ func (s *sight) end() {
 	}
 }
 
-// watchDevices begins to watch the devices of an attempt, where its ranks have some.
+// watchDevices begins to watch the devices of an attempt, where its ranks have some. What
+// is watched already goes on where ranks join those that run.
 func (a *agent) watchDevices(o *orders.Start) {
+	if o.Alone && a.sight.stop != nil {
+		a.sight.newest.Store(time.Now().UnixNano())
+		a.sample(o, nil)
+		return
+	}
 	a.sight.end()
 	if !o.Watch {
 		a.sample(o, nil)
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	a.sight = sight{stop: stop}
+	newest := &atomic.Int64{}
+	newest.Store(time.Now().UnixNano())
+	a.sight = sight{stop: stop, newest: newest}
+	attempt := a.attempt
 	prober := a.look.prober(a.place, a.plugins)
 	a.sample(o, prober)
 	go func() {
 		defer prober.close()
-		began := time.Now()
 		for ctx.Err() == nil {
 			found, err := probeWithin(ctx, prober)
 			if ctx.Err() != nil {
 				return
 			}
-			a.post(func() { a.tellSight(o.Attempt, found, err) })
+			a.post(func() { a.tellSight(attempt, found, err) })
 			pace := sightPace
-			if time.Since(began) > sightSettled {
+			if time.Since(time.Unix(0, newest.Load())) > sightSettled {
 				pace = laterPace
 			}
 			select {

@@ -36,6 +36,7 @@ type worker struct {
 	pipes   []*os.File // read ends
 	signal  unix.Signal
 	began   rendezvous.Instant
+	scene   *scenery // when it was started
 
 	leaderDone bool
 	endedAt    rendezvous.Instant // when the leader's end was seen
@@ -332,13 +333,14 @@ func (a *agent) ownerOf(s proc.Stat, parents map[int]int, byLeader map[int]*work
 			return w
 		}
 	}
-	if attempt, _ := proc.EnvironOf(s.PID, "TORCHELASTIC_RESTART_COUNT"); attempt != strconv.Itoa(a.attempt) {
-		return nil
-	}
-	rank, _ := proc.EnvironOf(s.PID, "RANK")
+	attempt, _ := proc.EnvironOf(s.PID, "MUSTER_ATTEMPT")
+	rank, _ := proc.EnvironOf(s.PID, "MUSTER_RANK")
 	n, err := strconv.Atoi(rank)
 	if err != nil {
 		return nil
 	}
-	return a.workers[n]
+	if w := a.workers[n]; w != nil && attempt == strconv.Itoa(w.attempt) {
+		return w
+	}
+	return nil
 }

@@ -87,7 +87,7 @@ func (b *brain) devicesOf(rank, host int, seen *orders.Devices) []failure.GPU {
 		for _, r := range b.plan.Ranks[b.plan.Hosts[host].FirstRank : b.plan.Hosts[host].FirstRank+b.plan.Hosts[host].Ranks] {
 			if r.Device != nil && r.Device.UUID == d.UUID {
 				g.Ranks++
-				g.Mine = g.Mine || r.Rank == rank
+				g.Mine = g.Mine || r.Rank == b.ranks[rank].place
 			}
 		}
 		switch {
@@ -109,7 +109,7 @@ func (b *brain) seenAs(rank, host, at int) int {
 	if b.plan.Hosts[host].Visibility == "host" {
 		return at
 	}
-	if d := b.plan.Ranks[rank].Device; d != nil && at < len(b.plan.Hosts[host].Devices) && d.UUID == b.plan.Before(host)[at].Device.UUID {
+	if d := b.placeOf(rank).Device; d != nil && at < len(b.plan.Hosts[host].Devices) && d.UUID == b.plan.Before(host)[at].Device.UUID {
 		return 0
 	}
 	return -1
@@ -160,13 +160,8 @@ const mostSurvived = 4
 // they did instead is the program's secret, and may be nothing.
 func (b *brain) flagSurvived() {
 	ranks, more := map[string][]int{}, []int(nil)
-	for rank, r := range b.ranks {
-		if r.ended == nil || r.ended.Error != "" || r.ended.Code != 0 || r.ended.Signal != "" {
-			continue
-		}
-		evidence := b.evidenceOf(rank, r).Evidence
-		evidence.Steps = nil
-		for _, note := range failure.Classify(evidence).Notes {
+	for rank := range b.ranks {
+		for _, note := range b.survivedBy(rank) {
 			if _, known := ranks[note]; known || len(ranks) < mostSurvived {
 				ranks[note] = append(ranks[note], rank)
 			} else if len(more) == 0 || more[len(more)-1] != rank {
@@ -175,11 +170,25 @@ func (b *brain) flagSurvived() {
 		}
 	}
 	for _, note := range slices.Sorted(maps.Keys(ranks)) {
-		b.warn("", "%s: %s", listRanks(ranks[note]), note)
+		b.warn("", "%s: %s", b.listRanks(ranks[note]), note)
 	}
 	if len(more) > 0 {
-		b.warn("", "%s: memory had run out there too, in other words", listRanks(more))
+		b.warn("", "%s: memory had run out there too, in other words", b.listRanks(more))
 	}
+}
+
+// survivedBy is what a worker that ended well had survived.
+func (b *brain) survivedBy(rank int) []string {
+	r := b.ranks[rank]
+	switch {
+	case r.alone != nil && r.alone.over:
+		return r.alone.survived
+	case r.ended == nil || r.ended.Error != "" || r.ended.Code != 0 || r.ended.Signal != "":
+		return nil
+	}
+	evidence := b.evidenceOf(rank, r).Evidence
+	evidence.Steps = nil
+	return failure.Classify(evidence).Notes
 }
 
 // stepsIn reads from the end of a worker's output how far it was.
@@ -196,12 +205,20 @@ func stepsIn(e *orders.Evidence, pattern progress.Pattern) *failure.Steps {
 	return &failure.Steps{First: counter.First(), Furthest: counter.Furthest(), At: e.Age, Checkpoint: e.Checkpoint}
 }
 
+// attemptOf is in which attempt a rank is, or where it is none all are.
+func (b *brain) attemptOf(rank int) int {
+	if rank == failure.NoRank {
+		return b.attempt
+	}
+	return b.ranks[rank].attempt
+}
+
 // causeOf words what came first for the report, and says which exit status it asks for.
 func (b *brain) causeOf(found failure.Found) (*report.Cause, int) {
 	v := found.Verdict
 	kind, _ := class.Find(v.Class)
 	c := &report.Cause{
-		Class: v.Class, Message: v.Message, Host: found.Host, Attempt: b.attempt, Confidence: v.Confidence,
+		Class: v.Class, Message: v.Message, Host: found.Host, Attempt: b.attemptOf(found.Rank), Confidence: v.Confidence,
 		Evidence: v.Evidence, Numbers: v.Numbers, Notes: v.Notes, Advice: kind.Advice,
 	}
 	if found.Rank == failure.NoRank {
@@ -214,7 +231,7 @@ func (b *brain) causeOf(found failure.Found) (*report.Cause, int) {
 		return c, lossExit(v.Class)
 	}
 	c.Tail = text(r.ended.Tail)
-	c.Message = fmt.Sprintf("rank %d on %s %s", rank, found.Host, howEnded(r.ended))
+	c.Message = fmt.Sprintf("%s on %s %s", b.rankWords(rank), found.Host, howEnded(r.ended))
 	if v.Class != class.Exit && v.Class != class.Start { // of which that says all
 		c.Message += ": " + v.Message
 	}

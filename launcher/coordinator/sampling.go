@@ -30,12 +30,12 @@ type toldDigest struct {
 
 // sampled takes in what a host tells of its ranks' memory.
 func (b *brain) sampled(host int, d *samples.Digest) {
-	if d.Attempt != b.attempt || b.phase != running && b.phase != stopping {
+	if !b.isOf(d) || b.phase != running && b.phase != stopping {
 		return
 	}
 	b.memory.digests[host] = toldDigest{d, b.now}
 	for _, r := range d.Ranks {
-		if r.Rank < 0 || r.Rank >= len(b.ranks) || b.ranks[r.Rank].host != host {
+		if r.Rank < 0 || r.Rank >= len(b.ranks) || b.ranks[r.Rank].host != host || b.ranks[r.Rank].attempt != r.Attempt {
 			continue
 		}
 		b.peaked(r.Rank, r.Peaks)
@@ -47,6 +47,10 @@ func (b *brain) sampled(host int, d *samples.Digest) {
 		b.judgeBalance()
 	}
 }
+
+// isOf is whether a digest is of the attempt in progress; ranks that start alone have their
+// own.
+func (b *brain) isOf(d *samples.Digest) bool { return b.places != nil || d.Attempt == b.attempt }
 
 // peaked takes in the peaks of a rank in the attempt.
 func (b *brain) peaked(rank int, peaks []samples.Peak) {
@@ -65,7 +69,7 @@ func (b *brain) grew(host int, g samples.Growth) {
 
 // judgeBalance looks whether a rank has held far more memory in the attempt than the others.
 func (b *brain) judgeBalance() {
-	if b.plan.Backend == "none" { // its ranks do not share one model
+	if b.plan.Backend == "none" || b.places != nil { // its ranks do not share one model
 		return
 	}
 	peaks := map[int]samples.Values{}
@@ -103,7 +107,7 @@ func (b *brain) findOnce(what string, f check.Finding) {
 func (b *brain) overview() samples.Overview {
 	o := samples.Overview{Attempt: b.attempt, Hosts: []samples.HostDigest{}}
 	for host, h := range b.hosts {
-		if d, told := b.memory.digests[host]; told && d.Attempt == b.attempt {
+		if d, told := b.memory.digests[host]; told && b.isOf(d.Digest) {
 			o.Hosts = append(o.Hosts, samples.HostDigest{Host: h.name, Ago: max(0, b.now.Sub(d.at).Seconds()), Digest: *d.Digest})
 		}
 	}

@@ -34,6 +34,7 @@ const (
 // RankState is where a rank stands.
 type RankState struct {
 	Host    string
+	Attempt int
 	Name    string // "starting", "running", "ended"
 	PID     int
 	Since   time.Time
@@ -47,7 +48,9 @@ func (s *State) Take(e Event) {
 	if s.Ranks == nil {
 		s.Name, s.Ranks = Starting, map[int]RankState{}
 	}
-	s.Attempt, s.Since = e.Attempt, e.Time
+	if s.Since = e.Time; e.Rank == nil { // else it may be the rank's own
+		s.Attempt = e.Attempt
+	}
 	switch e.Kind {
 	case Committed:
 		s.Name, s.Message = Running, e.Message
@@ -56,9 +59,9 @@ func (s *State) Take(e Event) {
 	case Over:
 		s.Name, s.Message, s.Report = IsOver, e.Message, e.Report
 	case Started:
-		s.Ranks[*e.Rank] = RankState{Host: e.Host, Name: "running", PID: e.PID, Since: e.Time, Message: e.Message, Log: e.Log}
+		s.Ranks[*e.Rank] = RankState{Host: e.Host, Attempt: e.Attempt, Name: "running", PID: e.PID, Since: e.Time, Message: e.Message, Log: e.Log}
 	case Ended:
-		s.Ranks[*e.Rank] = RankState{Host: e.Host, Name: "ended", Since: e.Time, Message: e.Message, Log: e.Log, Failed: e.Failed}
+		s.Ranks[*e.Rank] = RankState{Host: e.Host, Attempt: e.Attempt, Name: "ended", Since: e.Time, Message: e.Message, Log: e.Log, Failed: e.Failed}
 	}
 }
 

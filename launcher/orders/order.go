@@ -43,6 +43,7 @@ type HoldPort struct {
 // Start starts the ranks of this host. Each is answered by Started or Ended.
 type Start struct {
 	Attempt int           `json:"attempt"`
+	Slots   int           `json:"slots"` // how many ranks run on the host at once, those of other orders too
 	Command []string      `json:"command"`
 	Ranks   []RankStart   `json:"ranks"`
 	Signal  string        `json:"signal"` // that ends workers, such as "SIGTERM"
@@ -50,8 +51,10 @@ type Start struct {
 	// Checkpoints is the folder whose newest file tells of progress, relative to the work
 	// folder or below ~/; "": none.
 	Checkpoints string `json:"checkpoints,omitempty"`
-	// Watch has the host tell who holds its devices, as long as the ranks run.
+	// Watch has the host tell who holds its devices, as long as ranks run.
 	Watch bool `json:"watch,omitempty"`
+	// Alone starts the ranks beside those that run: each has attempts of its own.
+	Alone bool `json:"alone,omitempty"`
 }
 
 // RankStart is one worker.
@@ -66,12 +69,13 @@ type RankStart struct {
 	Node     *int              `json:"node,omitempty"`   // NUMA node whose memory it prefers
 }
 
-// Stop ends the workers of an attempt. Kill skips the grace. Each worker's end is
+// Stop ends workers: those of Ranks, or all. Kill skips the grace. Each worker's end is
 // reported by Ended.
 type Stop struct {
 	Attempt int    `json:"attempt"`
 	Kill    bool   `json:"kill,omitempty"`
 	Reason  string `json:"reason"`
+	Ranks   []int  `json:"ranks,omitempty"`
 }
 
 // Signal passes a signal on to the leader of each rank.

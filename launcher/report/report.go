@@ -52,6 +52,14 @@ type Report struct {
 	Placement string `json:"placement,omitempty"`
 }
 
+// Unit is what a worker of the run is called: "rank", or "task".
+func (r *Report) Unit() string {
+	if len(r.Ranks) > 0 && r.Ranks[0].Task != nil {
+		return "task"
+	}
+	return "rank"
+}
+
 // Severities of findings.
 const (
 	SeverityFail = "fail"
@@ -133,18 +141,26 @@ type Attempt struct {
 	Changes  map[string]string `json:"changes"` // of the next attempt against this one
 }
 
-// Rank is a rank over all attempts.
+// Rank is a rank over all attempts, or a task.
 type Rank struct {
 	Rank int    `json:"rank"`
-	Host string `json:"host"`
-	GPU  *GPU   `json:"gpu"` // null: none
+	Host string `json:"host"` // "" of a task that was not started
+	GPU  *GPU   `json:"gpu"`  // null: none
 	Ends []End  `json:"ends"`
 	// MemoryPeak is the most memory of its device that it held in all attempts, in bytes, or,
 	// where the driver does not tell processes apart, that was in use of it; null: not known.
 	MemoryPeak *float64 `json:"memory_peak"`
 	// Peaks is the most of everything that was measured, by attempt and phase.
 	Peaks []samples.Peak `json:"peaks"`
+	// Task are the words of the task, and Outcome what became of a rank that is of no others'
+	// concern: OK, Failed, Stopped or NotRun. Only of jobs whose ranks do not talk to each
+	// other.
+	Task    []string `json:"task,omitempty"`
+	Outcome string   `json:"outcome,omitempty"`
 }
+
+// NotRun is the outcome of a task that was never started.
+const NotRun = "not_run"
 
 // GPU is the device of a rank, by all its names.
 type GPU struct {
@@ -164,6 +180,13 @@ type End struct {
 	Log             string   `json:"log"`
 	Error           string   `json:"error,omitempty"` // why it could not be started, or what is not known
 	Left            []string `json:"left,omitempty"`
+	// Class, Message, Decision, Reason and Changes are as those of an Attempt; of ranks that
+	// do not talk to each other only, whose attempts are their own.
+	Class    string            `json:"class,omitempty"`
+	Message  string            `json:"message,omitempty"`
+	Decision string            `json:"decision,omitempty"`
+	Reason   string            `json:"reason,omitempty"`
+	Changes  map[string]string `json:"changes,omitempty"`
 }
 
 // Seconds turns a time into the form that reports use.

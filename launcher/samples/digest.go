@@ -35,6 +35,7 @@ type Digest struct {
 // Rank is how a rank stands.
 type Rank struct {
 	Rank      int      `json:"rank"`
+	Attempt   int      `json:"attempt"`
 	GPU       *int     `json:"gpu"`             // its number in nvidia-smi, of a MIG instance that of its GPU; null: none, or not known
 	Total     float64  `json:"total,omitempty"` // memory of its device in bytes; 0: not known
 	Processes int      `json:"processes"`

@@ -2,6 +2,7 @@ package samples
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -18,24 +19,26 @@ import (
 type Header struct {
 	Version int      `json:"version"`
 	Began   float64  `json:"began"` // time of day when sampling began, in seconds since 1970
-	Ranks   []int    `json:"ranks"`
+	Slots   int      `json:"slots"` // ranks that run at once
 	Metrics []string `json:"metrics"`
 	Levels  []Level  `json:"levels"`
 }
 
 const (
 	headerSize = 4096
-	// A record is: at (float64), span (float32), attempt (uint32), smallest, largest and mean
-	// of each metric of each rank (float32), CRC-32 of all that; little-endian.
-	recordHead = 16
+	// A record is: at (float64), span (float32); of each slot rank (int32), attempt (uint32)
+	// and the smallest, largest and mean value of each metric (float32); CRC-32 of all that.
+	// Everything is little-endian.
+	recordHead = 12
+	slotHead   = 8
 	recordTail = 4
 	// flushEvery is how many seconds a period may wait to be written.
 	flushEvery = 10
-	// mostRanks are what the header has room for.
-	mostRanks = 500
+	// mostSlots is more than hosts have.
+	mostSlots = 1024
 )
 
-func recordSize(ranks int) int { return recordHead + ranks*int(metrics)*3*4 + recordTail }
+func recordSize(slots int) int { return recordHead + slots*(slotHead+int(metrics)*3*4) + recordTail }
 
 // file is a file that is written.
 type file struct {
@@ -52,8 +55,8 @@ type write struct {
 }
 
 func create(path string, h Header) (*file, error) {
-	if len(h.Ranks) > mostRanks {
-		return nil, fmt.Errorf("%d ranks on one host are more than the %d that samples are kept of", len(h.Ranks), mostRanks)
+	if h.Slots > mostSlots {
+		return nil, fmt.Errorf("%d ranks on one host are more than the %d that samples are kept of", h.Slots, mostSlots)
 	}
 	text, err := json.Marshal(h)
 	if err != nil || len(text) >= headerSize {
@@ -75,19 +78,19 @@ func create(path string, h Header) (*file, error) {
 
 func (h Header) offset(level, slot int) int64 {
 	for _, l := range h.Levels[:level] {
-		slot += l.Slots
+		slot += l.Kept
 	}
-	return headerSize + int64(slot)*int64(recordSize(len(h.Ranks)))
+	return headerSize + int64(slot)*int64(recordSize(h.Slots))
 }
 
 // push puts a period into the next slot of a level, in place of the oldest if none is free.
 func (f *file) push(level int, b Bucket) {
-	slot := f.next[level] % f.header.Levels[level].Slots
+	slot := f.next[level] % f.header.Levels[level].Kept
 	f.next[level]++
 	f.pending = append(f.pending, write{f.header.offset(level, slot), encode(b)})
 }
 
-func (f *file) isFull(level int) bool { return f.next[level] >= f.header.Levels[level].Slots }
+func (f *file) isFull(level int) bool { return f.next[level] >= f.header.Levels[level].Kept }
 
 func (f *file) flushLater(at float64) error {
 	if at-f.flushed < min(flushEvery, at/2) { // what is young is looked at the most
@@ -126,8 +129,8 @@ func (f *file) thin(level int) error {
 		return err
 	}
 	all = halve(all)
-	size := recordSize(len(f.header.Ranks))
-	text := make([]byte, f.header.Levels[level].Slots*size)
+	size := recordSize(f.header.Slots)
+	text := make([]byte, f.header.Levels[level].Kept*size)
 	for i, b := range all {
 		copy(text[i*size:], encode(b))
 	}
@@ -144,7 +147,7 @@ func halve(all []Bucket) []Bucket {
 	for _, b := range all {
 		span := 2 * b.Span
 		at := math.Floor(b.At/span) * span
-		if n := len(joined); n > 0 && joined[n-1].At == at && joined[n-1].Attempt == b.Attempt {
+		if n := len(joined); n > 0 && joined[n-1].At == at {
 			joined[n-1].join(b)
 			continue
 		}
@@ -154,10 +157,16 @@ func halve(all []Bucket) []Bucket {
 	return joined
 }
 
-// join adds a period as long as b was.
-func (b *Bucket) join(other Bucket) {
-	for i := range b.Ranks {
-		s, o := &b.Ranks[i], other.Ranks[i]
+// join adds the next period, as long as b was.
+func (b *Bucket) join(next Bucket) {
+	for i := range b.Slots {
+		s, o := &b.Slots[i], next.Slots[i]
+		if s.Occupant != o.Occupant {
+			if o.Occupant != Nobody {
+				*s = o
+			}
+			continue
+		}
 		s.Min.lower(o.Min)
 		s.Max.raise(o.Max)
 		for m := range s.Mean {
@@ -172,11 +181,12 @@ func (b *Bucket) join(other Bucket) {
 }
 
 func encode(b Bucket) []byte {
-	text := make([]byte, 0, recordSize(len(b.Ranks)))
+	text := make([]byte, 0, recordSize(len(b.Slots)))
 	text = binary.LittleEndian.AppendUint64(text, math.Float64bits(b.At))
 	text = binary.LittleEndian.AppendUint32(text, math.Float32bits(float32(b.Span)))
-	text = binary.LittleEndian.AppendUint32(text, uint32(b.Attempt))
-	for _, s := range b.Ranks {
+	for _, s := range b.Slots {
+		text = binary.LittleEndian.AppendUint32(text, uint32(int32(s.Rank)))
+		text = binary.LittleEndian.AppendUint32(text, uint32(s.Attempt))
 		for m := range metrics {
 			for _, v := range []float64{s.Min[m], s.Max[m], s.Mean[m]} {
 				text = binary.LittleEndian.AppendUint32(text, math.Float32bits(float32(v)))
@@ -187,7 +197,7 @@ func encode(b Bucket) []byte {
 }
 
 // decode reads a slot; false: it is empty, or was not written to its end.
-func decode(text []byte, ranks int) (b Bucket, ok bool) {
+func decode(text []byte, slots int) (b Bucket, ok bool) {
 	body := text[:len(text)-recordTail]
 	sum := binary.LittleEndian.Uint32(text[len(body):])
 	if sum != crc32.ChecksumIEEE(body) {
@@ -195,43 +205,39 @@ func decode(text []byte, ranks int) (b Bucket, ok bool) {
 	}
 	b.At = math.Float64frombits(binary.LittleEndian.Uint64(body))
 	b.Span = float64(math.Float32frombits(binary.LittleEndian.Uint32(body[8:])))
-	b.Attempt = int(binary.LittleEndian.Uint32(body[12:]))
 	if b.Span <= 0 {
 		return b, false
 	}
 	body = body[recordHead:]
-	for range ranks {
-		var s Summary
+	for range slots {
+		var s Slot
+		s.Rank, s.Attempt = int(int32(binary.LittleEndian.Uint32(body))), int(binary.LittleEndian.Uint32(body[4:]))
+		body = body[slotHead:]
 		for m := range metrics {
 			for i, v := range []*float64{&s.Min[m], &s.Max[m], &s.Mean[m]} {
 				*v = float64(math.Float32frombits(binary.LittleEndian.Uint32(body[4*i:])))
 			}
 			body = body[12:]
 		}
-		b.Ranks = append(b.Ranks, s)
+		b.Slots = append(b.Slots, s)
 	}
 	return b, true
 }
 
 // readLevel reads the periods of a level, oldest first.
 func readLevel(f io.ReaderAt, h Header, level int) ([]Bucket, error) {
-	size := recordSize(len(h.Ranks))
-	text := make([]byte, h.Levels[level].Slots*size)
+	size := recordSize(h.Slots)
+	text := make([]byte, h.Levels[level].Kept*size)
 	n, err := f.ReadAt(text, h.offset(level, 0))
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("read samples: %w", err)
 	}
 	var all []Bucket
 	for at := 0; at+size <= n; at += size {
-		if b, ok := decode(text[at:at+size], len(h.Ranks)); ok {
+		if b, ok := decode(text[at:at+size], h.Slots); ok {
 			all = append(all, b)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Bucket) int {
-		if a.At != b.At {
-			return int(math.Copysign(1, a.At-b.At))
-		}
-		return a.Attempt - b.Attempt
-	})
+	slices.SortStableFunc(all, func(a, b Bucket) int { return cmp.Compare(a.At, b.At) })
 	return all, nil
 }

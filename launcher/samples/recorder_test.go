@@ -16,24 +16,20 @@ func only(m Metric, n float64) Values {
 }
 
 // record makes a file from what each rank has at a time, one sample each step seconds.
-func record(t testing.TB, ranks int, hours, step float64, of func(rank int, at float64) (Values, int)) *Series {
+func record(t testing.TB, ranks int, hours, step float64, of func(rank int, at float64) (v Values, attempt int)) *Series {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "samples")
-	numbers := make([]int, ranks)
-	for i := range numbers {
-		numbers[i] = i
-	}
-	r, err := Create(path, numbers, 1e9)
+	r, err := Create(path, ranks, 1e9)
 	if err != nil {
 		t.Fatal(err)
 	}
-	values := make([]Values, ranks)
+	values, who := make([]Values, ranks), make([]Occupant, ranks)
 	for at := 0.0; at < hours*3600; at += step {
-		attempt := 0
 		for rank := range values {
-			values[rank], attempt = of(rank, at)
+			who[rank].Rank = rank
+			values[rank], who[rank].Attempt = of(rank, at)
 		}
-		if err := r.Add(at, attempt, values); err != nil {
+		if err := r.Add(at, who, values); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -61,7 +57,7 @@ func TestAThousandHoursStayWithinTheBoundAndAreKeptFromTheirBeginning(t *testing
 	s := record(t, 8, 1000, 20, func(rank int, at float64) (Values, int) {
 		return only(Process, float64(rank)*1e9+at), 0
 	})
-	whole := s.Whole(0)
+	whole := s.Whole()
 	if whole[0].At != 0 {
 		t.Errorf("the first period is at %v", whole[0].At)
 	}
@@ -79,7 +75,7 @@ func TestAThousandHoursStayWithinTheBoundAndAreKeptFromTheirBeginning(t *testing
 			t.Errorf("between %v and %v there is nothing", end, b.At)
 		}
 		end = b.At + b.Span
-		got := b.Ranks[3]
+		got := b.Slots[3]
 		if lo, hi := got.Min[Process]-3e9, got.Max[Process]-3e9; lo < b.At-256 || hi > b.At+b.Span+256 {
 			t.Errorf("the period at %v has %v to %v", b.At, lo, hi)
 		}
@@ -91,8 +87,8 @@ func TestAThousandHoursStayWithinTheBoundAndAreKeptFromTheirBeginning(t *testing
 
 func TestHostsWithManyRanksKeepLessAndStayWithinTheBound(t *testing.T) {
 	record(t, 64, 3, 10, func(rank int, at float64) (Values, int) { return only(RSS, at), 0 })
-	if Largest(64) > mostBytes+headerSize || Largest(mostRanks) > 2*mostBytes {
-		t.Errorf("64 ranks: %d bytes, %d ranks: %d", Largest(64), mostRanks, Largest(mostRanks))
+	if Largest(64) > mostBytes+headerSize || Largest(mostSlots) > 2*mostBytes {
+		t.Errorf("64 ranks: %d bytes, %d ranks: %d", Largest(64), mostSlots, Largest(mostSlots))
 	}
 }
 
@@ -105,22 +101,22 @@ func TestPeriodsTellSmallestLargestAndMeanAndWhatIsNotKnown(t *testing.T) {
 		return v, 0
 	})
 	tens := s.Periods[1]
-	first := tens[0].Ranks[0]
+	first := tens[0].Slots[0]
 	if first.Min[Process] != 0 || first.Max[Process] != 9 || first.Mean[Process] != 4.5 {
 		t.Errorf("ten seconds are %v, %v, %v", first.Min[Process], first.Max[Process], first.Mean[Process])
 	}
 	if _, known := first.Max.Get(RSS); known {
 		t.Error("resident memory is known from nowhere")
 	}
-	if n := len(s.Points(tens, 1, Process)); n != 1 {
+	if n := len(points(tens, Occupant{1, 0}, Process)); n != 1 {
 		t.Errorf("rank 1 has %d points", n)
 	}
-	if s.Points(tens, 7, Process) != nil {
+	if points(tens, Occupant{7, 0}, Process) != nil {
 		t.Error("there are points of a rank of another host")
 	}
 }
 
-func TestAttemptsDoNotMix(t *testing.T) {
+func TestAttemptsAndTasksInOneSlotDoNotMix(t *testing.T) {
 	s := record(t, 1, 0.5, 1, func(_ int, at float64) (Values, int) {
 		if at < 905 {
 			return only(Process, 1), 0
@@ -128,13 +124,13 @@ func TestAttemptsDoNotMix(t *testing.T) {
 		return only(Process, 2), 1
 	})
 	for attempt := range 2 {
-		whole := s.Whole(attempt)
-		if len(whole) == 0 {
+		all := points(s.Whole(), Occupant{0, attempt}, Process)
+		if len(all) == 0 {
 			t.Fatalf("nothing of attempt %d", attempt)
 		}
-		for _, b := range whole {
-			if r := b.Ranks[0]; r.Min[Process] != float64(attempt+1) || r.Max[Process] != float64(attempt+1) {
-				t.Errorf("attempt %d has %v to %v at %v", attempt, r.Min[Process], r.Max[Process], b.At)
+		for _, p := range all {
+			if p.Min != float64(attempt+1) || p.Max != float64(attempt+1) {
+				t.Errorf("attempt %d has %v to %v at %v", attempt, p.Min, p.Max, p.At)
 			}
 		}
 	}
@@ -144,7 +140,7 @@ func TestAttemptsDoNotMix(t *testing.T) {
 func TestAGapIsAGap(t *testing.T) {
 	s := record(t, 1, 2, 1, func(_ int, at float64) (Values, int) { return only(Process, at), 0 })
 	path := filepath.Join(t.TempDir(), "gap")
-	r, err := Create(path, []int{0}, 0)
+	r, err := Create(path, 1, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +148,7 @@ func TestAGapIsAGap(t *testing.T) {
 		if at > 1000 && at < 5000 {
 			continue
 		}
-		if err := r.Add(at, 0, []Values{only(Process, at)}); err != nil {
+		if err := r.Add(at, []Occupant{{0, 0}}, []Values{only(Process, at)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -170,12 +166,12 @@ func TestAGapIsAGap(t *testing.T) {
 
 func TestAFileIsReadableWhileItIsWrittenAndWithATornPeriod(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "samples")
-	r, err := Create(path, []int{4, 5}, 0)
+	r, err := Create(path, 2, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for at := range 100 {
-		if err := r.Add(float64(at), 0, []Values{only(RSS, 1), only(RSS, 2)}); err != nil {
+		if err := r.Add(float64(at), []Occupant{{4, 0}, {5, 0}}, []Values{only(RSS, 1), only(RSS, 2)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -198,7 +194,7 @@ func TestAFileIsReadableWhileItIsWrittenAndWithATornPeriod(t *testing.T) {
 func TestWhatIsNoFileOfSamplesIsRefused(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": "", "text": "hello\n", "other version": `{"version":2}` + "\n",
-		"huge": `{"version":1,"ranks":[0],"metrics":["device_used","process","rss","gpu","traffic","allocated","reserved","largest_free"],"levels":[{"span_s":1,"slots":2000000000}]}` + "\n",
+		"huge": `{"version":1,"slots":1,"metrics":["device_used","process","rss","gpu","traffic","allocated","reserved","largest_free"],"levels":[{"span_s":1,"kept":2000000000}]}` + "\n",
 	} {
 		path := filepath.Join(t.TempDir(), "samples")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -225,14 +221,14 @@ func TestValuesAreNullInJSONWhereTheyAreNotKnown(t *testing.T) {
 }
 
 func BenchmarkAddOfEightRanks(b *testing.B) {
-	r, err := Create(filepath.Join(b.TempDir(), "samples"), []int{0, 1, 2, 3, 4, 5, 6, 7}, 0)
+	r, err := Create(filepath.Join(b.TempDir(), "samples"), 8, 0)
 	if err != nil {
 		b.Fatal(err)
 	}
-	values := make([]Values, 8)
+	values, who := make([]Values, 8), make([]Occupant, 8)
 	at := 0.0
 	for b.Loop() {
-		if err := r.Add(at, 0, values); err != nil {
+		if err := r.Add(at, who, values); err != nil {
 			b.Fatal(err)
 		}
 		at++

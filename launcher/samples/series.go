@@ -31,7 +31,7 @@ func Read(path string) (*Series, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s holds no samples: %w", path, err)
 	}
-	if s.Version != 1 || !slices.Equal(s.Metrics, names[:]) || len(s.Ranks) > mostRanks || s.size() > 2*mostBytes {
+	if s.Version != 1 || !slices.Equal(s.Metrics, names[:]) || s.Slots < 0 || s.Slots > mostSlots || s.size() > 2*mostBytes {
 		return nil, fmt.Errorf("%s holds samples of another version of muster", path)
 	}
 	for level := range s.Levels {
@@ -48,7 +48,7 @@ func Read(path string) (*Series, error) {
 func (h Header) size() int64 {
 	size := int64(headerSize)
 	for _, l := range h.Levels {
-		size += int64(max(0, l.Slots)) * int64(recordSize(len(h.Ranks)))
+		size += int64(max(0, l.Kept)) * int64(recordSize(h.Slots))
 	}
 	return size
 }
@@ -59,8 +59,8 @@ type Point struct {
 	Min, Max, Mean float64
 }
 
-// Whole lists the periods of an attempt once each, oldest first: as fine as they were kept.
-func (s *Series) Whole(attempt int) []Bucket {
+// Whole lists the periods once each, oldest first: as fine as they were kept.
+func (s *Series) Whole() []Bucket {
 	var whole []Bucket
 	for _, level := range s.Periods { // the finest first
 		first := math.Inf(1)
@@ -69,7 +69,7 @@ func (s *Series) Whole(attempt int) []Bucket {
 		}
 		var older []Bucket
 		for _, b := range level {
-			if b.Attempt == attempt && b.At+b.Span <= first {
+			if b.At+b.Span <= first {
 				older = append(older, b)
 			}
 		}
@@ -78,17 +78,14 @@ func (s *Series) Whole(attempt int) []Bucket {
 	return whole
 }
 
-// Points are what is known of a metric of a rank in these periods.
-func (s *Series) Points(whole []Bucket, rank int, m Metric) []Point {
-	at := slices.Index(s.Ranks, rank)
-	if at < 0 {
-		return nil
-	}
+// points are what is known of a metric of a rank in an attempt in these periods.
+func points(whole []Bucket, who Occupant, m Metric) []Point {
 	var points []Point
 	for _, b := range whole {
-		r := b.Ranks[at]
-		if mean, known := r.Mean.Get(m); known {
-			points = append(points, Point{b.At, b.Span, r.Min[m], r.Max[m], mean})
+		for _, s := range b.Slots {
+			if mean, known := s.Mean.Get(m); known && s.Occupant == who {
+				points = append(points, Point{b.At, b.Span, s.Min[m], s.Max[m], mean})
+			}
 		}
 	}
 	return points
@@ -107,19 +104,11 @@ type Line struct {
 // Lines are all periods of all ranks, each time once and as fine as it was kept, oldest
 // first.
 func (s *Series) Lines() []Line {
-	last := -1
-	for _, level := range s.Periods {
-		for _, b := range level {
-			last = max(last, b.Attempt)
-		}
-	}
 	var lines []Line
-	for attempt := range last + 1 {
-		for _, b := range s.Whole(attempt) {
-			for i, r := range b.Ranks {
-				if r.Mean.isKnown() {
-					lines = append(lines, Line{s.Ranks[i], b.Attempt, s.Began + b.At, b.Span, r})
-				}
+	for _, b := range s.Whole() {
+		for _, slot := range b.Slots {
+			if slot.Mean.isKnown() {
+				lines = append(lines, Line{slot.Rank, slot.Attempt, s.Began + b.At, b.Span, slot.Summary})
 			}
 		}
 	}

@@ -21,16 +21,19 @@ func Status(w io.Writer, page notebook.Page, s event.State, now time.Time) error
 		fmt.Fprintf(w, "%s\n", s.Message)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	unit := "RANK"
+	if page.Tasks > 0 {
+		unit = "TASK"
+	}
 	columns := use{s: &s}
-	fmt.Fprintln(t, "RANK\tHOST\tSTATE\tPID\tSINCE"+columns.titles())
+	fmt.Fprintln(t, unit+"\tHOST\tSTATE\tPID\tSINCE"+columns.titles())
 	for rank := range page.WorldSize() {
-		host, _ := page.HostOf(rank)
 		r, ok := s.Ranks[rank]
 		if !ok {
-			fmt.Fprintf(t, "%d\t%s\tnot started\t\t\n", rank, host.Name)
+			fmt.Fprintf(t, "%d\t%s\tnot started\t\t\n", rank, hostOfRank(page, rank, r))
 			continue
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s%s\n", rank, host.Name, rankWord(r), pidWord(r), age(r.Since, now), columns.of(rank, r))
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s%s\n", rank, hostOfRank(page, rank, r), rankWord(r), pidWord(r), age(r.Since, now), columns.of(rank, r))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -40,6 +43,14 @@ func Status(w io.Writer, page notebook.Page, s event.State, now time.Time) error
 		return Peaks(w, s.Report)
 	}
 	return nil
+}
+
+// hostOfRank is the name of a rank's host; a task has the one that it was started on.
+func hostOfRank(page notebook.Page, rank int, r event.RankState) string {
+	if host, settled := page.HostOf(rank); settled {
+		return host.Name
+	}
+	return dash(r.Host)
 }
 
 func stateWord(s event.State) string {
@@ -94,12 +105,14 @@ type otherJSON struct {
 }
 
 type statusRankJSON struct {
-	Rank  int     `json:"rank"`
-	Host  string  `json:"host"`
-	State string  `json:"state"`
-	PID   int     `json:"pid,omitempty"`
-	Since float64 `json:"since,omitempty"`
-	Log   string  `json:"log,omitempty"`
+	Rank  int    `json:"rank"`
+	Host  string `json:"host"`
+	State string `json:"state"`
+	// Attempt is the rank's own where ranks do not talk to each other.
+	Attempt int     `json:"attempt"`
+	PID     int     `json:"pid,omitempty"`
+	Since   float64 `json:"since,omitempty"`
+	Log     string  `json:"log,omitempty"`
 	// Samples is how it uses memory and its device; null: not known, as of one that has ended.
 	Samples *samples.Rank `json:"samples"`
 }
@@ -116,9 +129,10 @@ func statusOf(page notebook.Page, s event.State) statusJSON {
 		out.Exit = &s.Report.Exit
 	}
 	for rank := range page.WorldSize() {
-		host, _ := page.HostOf(rank)
-		line := statusRankJSON{Rank: rank, Host: host.Name, State: "not started"}
-		if r, ok := s.Ranks[rank]; ok {
+		r, ok := s.Ranks[rank]
+		line := statusRankJSON{Rank: rank, Host: hostOfRank(page, rank, r), State: "not started"}
+		if ok {
+			line.Attempt = r.Attempt
 			line.State, line.PID, line.Since, line.Log = rankWord(r), r.PID, report.Seconds(r.Since), r.Log
 			if used, _, known := s.Samples.Of(rank); known && r.Name == "running" {
 				line.Samples = &used
@@ -219,7 +233,7 @@ func RunsJSON(w io.Writer, runs []Listed) error {
 // Report writes a run's report as people read it.
 func Report(s *Screen, rep *report.Report) {
 	if rep.Outcome == report.OK {
-		s.write(&s.out, fmt.Appendf(nil, "%s: all %d ranks ended well\n", rep.Run, len(rep.Ranks)))
+		s.write(&s.out, fmt.Appendf(nil, "%s: all %s ended well\n", rep.Run, count(len(rep.Ranks), rep.Unit())))
 	} else {
 		s.write(&s.out, failureScreen(&s.out, rep))
 	}
