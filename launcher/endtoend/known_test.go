@@ -96,7 +96,7 @@ func TestADetachedRunIsListedShownReadAndStopped(t *testing.T) {
 		t.Errorf("the state is %v", status)
 	}
 	for rank, r := range status["ranks"].([]any) {
-		fields := checkKeys(t, r, "rank", "host", "state", "pid", "since", "log", "samples")
+		fields := checkKeys(t, r, "rank", "host", "state", "attempt", "pid", "since", "log", "samples")
 		if want := []string{"host-z", "host-a"}[rank/2]; fields["host"] != want || fields["rank"] != float64(rank) || fields["state"] != "running" {
 			t.Errorf("rank %d is %v", rank, fields)
 		}
