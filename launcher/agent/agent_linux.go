@@ -71,9 +71,10 @@ type agent struct {
 	// policySaid is set once it was told that memory policies do not work here.
 	policySaid bool
 	sight      sight
-	sampled    *sampled     // nil before the first attempt
-	sampling   *sampling    // of the attempt
-	digestPace atomic.Int64 // nanoseconds between two digests of samples
+	sampled    *sampled      // nil before the first attempt
+	sampling   *sampling     // of the attempt
+	digestPace atomic.Int64  // nanoseconds between two digests of samples
+	after      []*afterwards // that are kept back
 	follows    context.Context
 	unfollow   context.CancelFunc
 }
@@ -185,11 +186,14 @@ func (a *agent) heed(m tug) {
 	}
 }
 
-func (a *agent) tell(n orders.News) {
+func (a *agent) tell(n orders.News) { a.tellAt(n, rendezvous.Now()) }
+
+// tellAt tells what happened earlier.
+func (a *agent) tellAt(n orders.News, at rendezvous.Instant) {
 	if a.member == nil {
 		return
 	}
-	n.At = rendezvous.Now()
+	n.At = at
 	a.member.Send(orders.Encode(n))
 }
 
@@ -308,6 +312,7 @@ func (a *agent) tick(now rendezvous.Instant) {
 		a.beat(beat)
 	}
 	a.climb(now)
+	a.endAfterwards(now)
 	if a.hold != nil && now.Sub(a.portSeen) >= portPace {
 		a.portSeen = now
 		a.hold.letGoOnceTaken()
@@ -338,14 +343,14 @@ func (a *agent) beat(beat time.Duration) {
 func (a *agent) climb(now rendezvous.Instant) {
 	ending := false
 	for _, w := range a.workers {
-		ending = ending || w.ladder != nil
+		ending = ending || w.ladder != nil && !w.concluded
 	}
 	if !ending {
 		return
 	}
 	others := a.ranksOf(proc.All())
 	for rank, w := range a.workers {
-		if w.ladder == nil || !w.climb(now, others[rank]) {
+		if w.ladder == nil || w.concluded || !w.climb(now, others[rank]) {
 			continue
 		}
 		a.conclude(w, others[rank])
@@ -358,16 +363,27 @@ func (a *agent) conclude(w *worker, left []proc.Stat) {
 	w.log.Close()
 	a.warnOfLog(w)
 	_ = a.leash.send(tug{Let: w.log.Path()}, nil)
-	delete(a.workers, w.rank)
+	ended, at := w.outcome(cut, left), rendezvous.Now()
+	ended.Evidence = a.evidence(w, ended)
+	if a.fromDevice(ended) {
+		a.lookAfterwards(w, ended, at)
+		return
+	}
+	a.bury(w, ended, at)
+}
+
+// bury tells of a worker's end, after which it is no worker any more.
+func (a *agent) bury(w *worker, ended *orders.Ended, at rendezvous.Instant) {
+	if a.workers[w.rank] == w {
+		delete(a.workers, w.rank)
+	}
 	if len(a.workers) == 0 {
 		a.sight.end()
 		a.endSampling()
 	}
-	ended := w.outcome(cut, left)
-	ended.Evidence = a.evidence(w, ended)
 	ended.Peaks = a.sampling.leave(w)
 	w.scene.leave()
-	a.tell(orders.News{Ended: ended})
+	a.tellAt(orders.News{Ended: ended}, at)
 }
 
 func (a *agent) warnOfLog(w *worker) {

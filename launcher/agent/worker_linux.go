@@ -40,6 +40,7 @@ type worker struct {
 
 	leaderDone bool
 	endedAt    rendezvous.Instant // when the leader's end was seen
+	concluded  bool               // all is over, but its end is kept back
 	drained    bool
 	ladder     *ladder // set once the rank is being ended, or its leader has ended
 	sent       unix.Signal

@@ -88,7 +88,7 @@ var rules = []rule{
 		why: "events and reports are values that every end of a run reads",
 	},
 	{
-		from: []string{"launcher/nccl", "launcher/allocator", "launcher/check/codes", "launcher/failure/class"},
+		from: []string{"launcher/nccl", "launcher/allocator", "launcher/collective", "launcher/check/codes", "launcher/failure/class"},
 		not:  []string{"launcher", "launcher/...", "rendezvous/...", "plugins/...", hcl, cty},
 		why:  "what is known of libraries, and names of findings and failures, are data that others look up",
 	},

@@ -80,7 +80,8 @@ type brain struct {
 	places    *places            // of independent ranks; nil: ranks start and end together
 	noticed   rendezvous.Instant // when a rank first failed because of another's end; 0: none has
 	noticedBy int
-	watch     *watching // who holds the devices of the attempt; nil: nobody looks
+	watch     *watching             // who holds the devices of the attempt; nil: nobody looks
+	events    map[int][]deviceEvent // of the attempt, by host
 	memory    memory
 	empty     *emptying // between an attempt's end and what follows; nil: not waited for
 	looks     int       // at devices that were asked for
@@ -268,6 +269,8 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.seen(host, n.Sight)
 	case n.Samples != nil:
 		b.sampled(host, n.Samples)
+	case n.Device != nil:
+		b.deviceReported(host, n.Device, at)
 	case n.Warning != nil:
 		b.warning(h, n.Warning)
 	case n.Failing != nil:
@@ -507,6 +510,7 @@ func (b *brain) meeting() plan.Meeting {
 
 func (b *brain) startAll() {
 	meeting := b.meeting()
+	b.events = nil
 	for i, h := range b.plan.Hosts {
 		start := b.startOn(i, meeting)
 		for rank := h.FirstRank; rank < h.FirstRank+h.Ranks; rank++ {

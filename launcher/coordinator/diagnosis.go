@@ -63,6 +63,9 @@ func (b *brain) evidenceOf(rank int, r *rankState) failure.RankEvidence {
 	}
 	found.Shm, found.Disk = space(seen.Shm), space(seen.Disk)
 	found.GPUs = b.devicesOf(rank, r.host, seen.Devices)
+	if seen.Devices != nil {
+		found.Deaf, found.NoAfter = seen.Devices.Deaf, seen.Devices.NoAfter
+	}
 	if b.job.Restart != nil {
 		found.Xids = b.job.Restart.Xids
 	}
@@ -77,8 +80,8 @@ func space(s *orders.Space) *failure.Space {
 	return &failure.Space{Path: s.Path, Total: s.Total, Free: s.Free}
 }
 
-// devicesOf are the devices of a rank's host, as they were last seen while it ran: by the
-// host itself just before the end, or else by the last look that was told.
+// devicesOf are the devices of a rank's host, as they were last seen while it ran and first
+// after. seen is what the host has told with its end.
 func (b *brain) devicesOf(rank, host int, seen *orders.Devices) []failure.GPU {
 	var all []failure.GPU
 	for i, before := range b.plan.Before(host) {
@@ -98,6 +101,15 @@ func (b *brain) devicesOf(rank, host int, seen *orders.Devices) []failure.GPU {
 		default:
 			g.Before = useOfPlan(before)
 		}
+		if seen != nil {
+			if seen.After != nil {
+				g.After = useOf(d.UUID, before, seen.After, rank)
+			}
+			if n, counted := seen.ECC[d.UUID]; counted {
+				g.ECC = &n
+			}
+		}
+		b.addEvents(&g, host, b.begunOf(rank))
 		all = append(all, g)
 	}
 	return all
@@ -203,6 +215,14 @@ func stepsIn(e *orders.Evidence, pattern progress.Pattern) *failure.Steps {
 		return nil
 	}
 	return &failure.Steps{First: counter.First(), Furthest: counter.Furthest(), At: e.Age, Checkpoint: e.Checkpoint}
+}
+
+// begunOf is when a rank's attempt began.
+func (b *brain) begunOf(rank int) rendezvous.Instant {
+	if u := b.ranks[rank].alone; u != nil {
+		return u.begun
+	}
+	return 0 // events are those of the attempt
 }
 
 // attemptOf is in which attempt a rank is, or where it is none all are.

@@ -1,6 +1,7 @@
 package failure
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,7 +15,6 @@ import (
 var (
 	xidForm    = pattern.New(`NVRM: Xid \(PCI:([0-9a-fA-F:.]{1,20})\): ([0-9]{1,5}),? ?`)
 	xidPIDForm = pattern.New(`^pid='?([0-9]{1,10})`)
-	causedForm = pattern.New(`caused by previous Xid ([0-9]{1,5})`)
 )
 
 // seenXid is an Xid of a device of the worker.
@@ -27,16 +27,19 @@ type seenXid struct {
 
 // hardware is the verdict where the driver reported that a GPU of the worker failed.
 func (e Evidence) hardware() (Verdict, bool) {
+	xids := e.xids()
 	for i := range e.GPUs {
 		if g := &e.GPUs[i]; g.Lost != "" && e.concerns(g) {
 			v := of(class.GPULost, Certain)
 			v.Message = fmt.Sprintf("GPU %d (%s) does not answer any more: %s", g.Index, g.UUID, g.Lost)
 			v.Said, v.Since = g.Lost, g.LostAt
 			v.evidence(v.Message)
+			for _, x := range xids {
+				v.evidence(x.words())
+			}
 			return v, true
 		}
 	}
-	xids := e.xids()
 	if v, ok := ofXids(xids); ok {
 		return v, true
 	}
@@ -63,8 +66,11 @@ func (e Evidence) concerns(g *GPU) bool {
 	return g.Mine || !known
 }
 
-// xids are those of the worker's devices, in their order.
+// xids are those of the worker's devices, in their order. NVML's events and the kernel's
+// log are two reports of one thing: what both have counts once, with the log's words. Those
+// of the log alone stand last, for nothing says when they were.
 func (e Evidence) xids() []seenXid {
+	logged := e.kernelXids()
 	var found []seenXid
 	for i := range e.GPUs {
 		g := &e.GPUs[i]
@@ -72,27 +78,30 @@ func (e Evidence) xids() []seenXid {
 			continue
 		}
 		for _, x := range g.Xids {
+			same := slices.IndexFunc(logged, func(k loggedXid) bool { return k.Number == x.Number && samePCI(g.PCI, k.pci) })
+			if same >= 0 {
+				x.Text = cmp.Or(x.Text, logged[same].Text)
+				logged = slices.Delete(logged, same, same+1)
+			}
 			found = append(found, e.judge(x, fmt.Sprintf("GPU %d", g.Index)))
 		}
 	}
-	slices.SortStableFunc(found, func(a, b seenXid) int {
-		switch {
-		case a.At < b.At:
-			return -1
-		case a.At > b.At:
-			return 1
-		}
-		return 0
-	})
-	if len(found) > 0 {
-		return found
+	slices.SortStableFunc(found, func(a, b seenXid) int { return cmp.Compare(a.At, b.At) })
+	for _, k := range logged {
+		found = append(found, e.judge(k.Xid, "the GPU at "+k.pci))
 	}
-	return e.kernelXids()
+	return found
 }
 
-// kernelXids are those of the kernel's log, where NVML's events are not to be had.
-func (e Evidence) kernelXids() []seenXid {
-	var found []seenXid
+// loggedXid is an Xid of the kernel's log.
+type loggedXid struct {
+	Xid
+	pci string
+}
+
+// kernelXids are those of the kernel's log that concern the worker.
+func (e Evidence) kernelXids() []loggedXid {
+	var found []loggedXid
 	text := e.kernelText()
 	all := xidForm.FindAllStringSubmatchIndex(text, 256)
 	for _, at := range all {
@@ -104,7 +113,7 @@ func (e Evidence) kernelXids() []seenXid {
 			continue
 		}
 		n, _ := strconv.Atoi(text[at[4]:at[5]])
-		found = append(found, e.judge(Xid{Number: n, Text: strings.TrimSpace(rest)}, "the GPU at "+pci))
+		found = append(found, loggedXid{Xid{Number: n, Text: strings.TrimSpace(rest)}, pci})
 	}
 	return found
 }
@@ -134,28 +143,10 @@ func samePCI(a, b string) bool {
 	return a != "" && short(a) == short(b)
 }
 
-// judge is what an Xid means for the worker: by the table, by what the driver says beside
-// it, and by the job file, which has the last word.
+// judge is what an Xid means for the worker: see class.JudgeXid.
 func (e Evidence) judge(x Xid, gpu string) seenXid {
 	s := seenXid{Xid: x, gpu: gpu}
-	number := x.Number
-	if m := causedForm.FindStringSubmatch(x.Text); m != nil {
-		number, _ = strconv.Atoi(m[1])
-		s.by = number
-	}
-	s.known = class.FindXid(number)
-	switch {
-	case x.Number >= 144 && x.Number <= 150 && strings.Contains(x.Text, "Nonfatal"):
-		s.known.Verdict = class.XidIgnore
-	case x.Number == 154 && strings.HasSuffix(strings.TrimSpace(x.Text), "(None)"):
-		s.known.Verdict = class.XidIgnore
-	}
-	if v, ok := e.Xids[x.Number]; ok {
-		s.known.Verdict = v
-		if v == class.XidProgram {
-			s.known.Class = class.GPUAppFault
-		}
-	}
+	s.known, s.by = class.JudgeXid(x.Number, x.Text, e.Xids)
 	return s
 }
 

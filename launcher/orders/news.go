@@ -18,6 +18,7 @@ type News struct {
 	Warning  *Warning           `json:"warning,omitempty"`
 	Sight    *Sight             `json:"sight,omitempty"`
 	Samples  *samples.Digest    `json:"samples,omitempty"`
+	Device   *DeviceEvent       `json:"device,omitempty"`
 	Failing  *Failing           `json:"failing,omitempty"`
 	Finished *Finished          `json:"finished,omitempty"`
 }
@@ -113,6 +114,17 @@ type Sight struct {
 	Blind string `json:"blind,omitempty"`
 	// Error says why nothing was seen.
 	Error string `json:"error,omitempty"`
+}
+
+// DeviceEvent is what the driver has reported of a device of the host while an attempt ran.
+// It happened at the At of its News.
+type DeviceEvent struct {
+	Attempt int    `json:"attempt"`
+	Kind    string `json:"kind"`           // as plugins.Event has it
+	UUID    string `json:"uuid,omitempty"` // of the MIG instance, where it is about one
+	PCI     string `json:"pci,omitempty"`
+	Xid     int    `json:"xid,omitempty"`
+	Text    string `json:"text,omitempty"` // what the driver says beside it
 }
 
 // Nobodys is the rank of a process that is of no rank of the run.
