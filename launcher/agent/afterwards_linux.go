@@ -142,6 +142,9 @@ func (a *agent) devices(w *worker) *orders.Devices {
 	}
 	before := a.sight.before(w.endedAt)
 	d := &orders.Devices{Before: before.seen, Deaf: a.sight.ears.deaf}
+	if held := a.heldBefore(w, w.endedAt); held != nil { // samples are newer than looks
+		d.Before = held
+	}
 	if newest := a.sight.looks[0]; newest.found != nil {
 		d.ECC = grown(a.sight.ecc, uncorrected(newest.found))
 	}

@@ -122,7 +122,7 @@ func (a *agent) deviceIn(e plugins.Event) string {
 	}
 	for _, g := range newest.GPUs {
 		if g.UUID == e.UUID {
-			return deviceOf(g, plugins.Process{GI: e.GI, CI: e.CI})
+			return g.DeviceOf(plugins.Process{GI: e.GI, CI: e.CI})
 		}
 	}
 	return e.UUID

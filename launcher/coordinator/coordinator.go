@@ -28,6 +28,7 @@ type Coordinator struct {
 	members     map[string]int
 	readings    []*reading
 	watchers    int
+	followers   int                // of samples
 	eventsAsked bool               // somebody has asked for events
 	outputAsked bool               // somebody has asked for output
 	launcher    rendezvous.Instant // when the launcher that submitted was last heard
@@ -208,6 +209,10 @@ func (c *Coordinator) act() {
 			c.rankBegins(source{a.began.attempt, a.began.rank})
 		case a.began != nil:
 			c.attemptBegins()
+			if c.followers > 0 {
+				c.brain.sendAll(orders.Order{Pace: &orders.Pace{Every: followedPace}})
+				defer c.act()
+			}
 		case a.wrap:
 			c.wrapping = true
 			for _, r := range c.readings {

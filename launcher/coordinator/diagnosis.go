@@ -153,14 +153,17 @@ func useOf(uuid string, before plan.Before, s *orders.Sight, rank int) *failure.
 // useOfPlan is what others held when the plan was made, for a worker that was gone before
 // anybody looked; nil where that was nothing.
 func useOfPlan(before plan.Before) *failure.Use {
-	if before.Total == 0 || len(before.PIDs) == 0 {
+	if before.Total == 0 || len(before.Holders) == 0 {
 		return nil
 	}
-	holder := failure.Process{Rank: failure.Foreign, PID: slices.Min(slices.Collect(maps.Keys(before.PIDs))), Bytes: before.Used}
-	if more := len(before.PIDs) - 1; more > 0 {
-		holder.Name = fmt.Sprintf("with %d more", more)
+	use := &failure.Use{Total: before.Total, Used: before.Used}
+	for _, h := range before.Holders {
+		use.Processes = append(use.Processes, failure.Process{Rank: failure.Foreign, PID: h.PID, Bytes: h.Bytes, User: h.User, Name: h.Name})
 	}
-	return &failure.Use{Total: before.Total, Used: before.Used, Processes: []failure.Process{holder}}
+	if p := use.Processes; len(p) == 1 && p[0].Bytes == 0 { // all is that one's
+		p[0].Bytes = before.Used
+	}
+	return use
 }
 
 // mostSurvived is how many different words of workers are told.

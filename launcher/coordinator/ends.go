@@ -19,6 +19,7 @@ func (b *brain) ended(e *orders.Ended, at rendezvous.Instant) {
 		return
 	}
 	r.ended, r.at = e, at
+	b.peaked(e.Rank, e.Peaks)
 	if b.watch != nil {
 		b.watch.Ended(r.place)
 	}

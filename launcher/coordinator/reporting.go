@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/samples"
 )
 
 func (b *brain) overWords(r *report.Report) string {
@@ -84,6 +85,10 @@ func (b *brain) rankReport(rank int, s *rankState) report.Rank {
 	}
 	if len(b.plan.Tasks) > 0 {
 		r.Task = append([]string{}, b.plan.Tasks[rank].Words...)
+	}
+	r.Peaks = append([]samples.Peak{}, b.memory.peaks[rank]...)
+	if held, known := samples.Most(r.Peaks).Held(); known {
+		r.MemoryPeak = &held
 	}
 	if s.place == nowhere {
 		return r

@@ -111,6 +111,7 @@ func (b *brain) putAway(a report.Attempt) {
 		*r = rankState{place: r.place, host: r.host, attempt: b.attempt + 1, past: append(r.past, b.endsOf(r)...)}
 	}
 	b.attempt++
+	b.memory.said = map[string]bool{}
 	b.again, b.port, b.phase = "", 0, restarting
 	b.lost, b.earlySaid, b.noticed = nil, false, 0
 	b.beginEmptying()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/samples"
 )
 
 // State is where a run stands, as its events tell.
@@ -17,6 +18,9 @@ type State struct {
 	Report  *report.Report // once over
 	// MPS are GPUs that ranks share by MPS, by host, as they were told of last.
 	MPS map[string][]report.MPSGPU
+	// Samples is how ranks use memory and devices now. Events do not tell it: nil where nobody
+	// was asked.
+	Samples *samples.Overview
 }
 
 // Names of a run's state. The last two are not told by events: who asks finds out.

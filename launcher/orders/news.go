@@ -2,6 +2,7 @@ package orders
 
 import (
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -18,6 +19,7 @@ type News struct {
 	Ended    *Ended             `json:"ended,omitempty"`
 	Warning  *Warning           `json:"warning,omitempty"`
 	Sight    *Sight             `json:"sight,omitempty"`
+	Samples  *samples.Digest    `json:"samples,omitempty"`
 	Device   *DeviceEvent       `json:"device,omitempty"`
 	Failing  *Failing           `json:"failing,omitempty"`
 	Finished *Finished          `json:"finished,omitempty"`
@@ -115,6 +117,8 @@ type Ended struct {
 	// Left describes processes of the rank that had to be ended after it, or could
 	// not be.
 	Left []string `json:"left,omitempty"`
+	// Peaks is the most memory that it has used in the attempt, by phase.
+	Peaks []samples.Peak `json:"peaks,omitempty"`
 	// Evidence is what else is known of its end; nil of one that could not be started.
 	Evidence *Evidence `json:"evidence,omitempty"`
 	// Cut is set when output was still open 2 s after the last known process was gone.

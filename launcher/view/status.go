@@ -12,6 +12,7 @@ import (
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/notebook"
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/samples"
 )
 
 // Status writes where a run stands: a line for the run, a table of its ranks.
@@ -25,19 +26,24 @@ func Status(w io.Writer, page notebook.Page, s event.State, now time.Time) error
 	if page.Tasks > 0 {
 		unit = "TASK"
 	}
-	fmt.Fprintln(t, unit+"\tHOST\tSTATE\tPID\tSINCE")
+	columns := use{s: &s}
+	fmt.Fprintln(t, unit+"\tHOST\tSTATE\tPID\tSINCE"+columns.titles())
 	for rank := range page.WorldSize() {
 		r, ok := s.Ranks[rank]
 		if !ok {
 			fmt.Fprintf(t, "%d\t%s\tnot started\t\t\n", rank, hostOfRank(page, rank, r))
 			continue
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", rank, hostOfRank(page, rank, r), rankWord(r), pidWord(r), age(r.Since, now))
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s%s\n", rank, hostOfRank(page, rank, r), rankWord(r), pidWord(r), age(r.Since, now), columns.of(rank, r))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	columns.notes(w)
 	mpsTable(w, sharedGPUs(s))
+	if s.Report != nil {
+		return Peaks(w, s.Report)
+	}
 	return nil
 }
 
@@ -88,6 +94,17 @@ type statusJSON struct {
 	Exit    *int             `json:"exit"`
 	Ranks   []statusRankJSON `json:"ranks"`
 	MPS     []report.MPSGPU  `json:"mps,omitempty"`
+	Others  []otherJSON      `json:"others"`
+}
+
+// otherJSON is a process on a rank's device that is of no rank.
+type otherJSON struct {
+	Host   string  `json:"host"`
+	Device string  `json:"device"`
+	PID    int     `json:"pid"`
+	User   string  `json:"user"`
+	Name   string  `json:"name"`
+	Bytes  *uint64 `json:"bytes"`
 }
 
 type statusRankJSON struct {
@@ -99,11 +116,18 @@ type statusRankJSON struct {
 	PID     int     `json:"pid,omitempty"`
 	Since   float64 `json:"since,omitempty"`
 	Log     string  `json:"log,omitempty"`
+	// Samples is how it uses memory and its device; null: not known, as of one that has ended.
+	Samples *samples.Rank `json:"samples"`
 }
 
 // StatusJSON writes where a run stands as one JSON object (version 1).
 func StatusJSON(w io.Writer, page notebook.Page, s event.State) error {
-	out := statusJSON{Version: 1, Run: page.Run, Job: page.Job, State: runState(page, s), Message: s.Message, Attempt: s.Attempt, Ranks: []statusRankJSON{}, MPS: sharedGPUs(s)}
+	return writeJSON(w, statusOf(page, s))
+}
+
+func statusOf(page notebook.Page, s event.State) statusJSON {
+	out := statusJSON{Version: 1, Run: page.Run, Job: page.Job, State: runState(page, s), Message: s.Message, Attempt: s.Attempt,
+		Ranks: []statusRankJSON{}, Others: []otherJSON{}, MPS: sharedGPUs(s)}
 	if s.Report != nil {
 		out.Exit = &s.Report.Exit
 	}
@@ -113,10 +137,18 @@ func StatusJSON(w io.Writer, page notebook.Page, s event.State) error {
 		if ok {
 			line.Attempt = r.Attempt
 			line.State, line.PID, line.Since, line.Log = rankWord(r), r.PID, report.Seconds(r.Since), r.Log
+			if used, _, known := s.Samples.Of(rank); known && r.Name == "running" {
+				line.Samples = &used
+			}
 		}
 		out.Ranks = append(out.Ranks, line)
 	}
-	return writeJSON(w, out)
+	for _, h := range hostsOf(s) {
+		for _, o := range h.Others {
+			out.Others = append(out.Others, otherJSON{h.Host, o.Device, o.PID, o.User, o.Name, o.Bytes})
+		}
+	}
+	return out
 }
 
 func writeJSON(w io.Writer, v any) error {

@@ -200,10 +200,10 @@ func TestJSONContracts(t *testing.T) {
 		{"report", keys(t, rep), "attempts exit findings first_cause job left outcome ranks run version warnings"},
 		{"report.first_cause", keys(t, rep, "first_cause"), "attempt class evidence host log message numbers rank tail"},
 		{"report.attempts", keys(t, rep, "attempts"), "attempt changes ended outcome started"},
-		{"report.ranks", keys(t, rep, "ranks"), "ends gpu host rank"},
+		{"report.ranks", keys(t, rep, "ranks"), "ends gpu host memory_peak peaks rank"},
 		{"report.ranks.ends", keys(t, rep, "ranks", "ends"), "attempt exit log signal stopped_by_muster"},
-		{"status", keys(t, status), "attempt exit job message ranks run state version"},
-		{"status.ranks", keys(t, status, "ranks"), "attempt host rank state"},
+		{"status", keys(t, status), "attempt exit job message others ranks run state version"},
+		{"status.ranks", keys(t, status, "ranks"), "attempt host rank samples state"},
 	} {
 		if got := strings.Join(test.got, " "); got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)

@@ -125,6 +125,9 @@ const (
 	CannotSee      = "cannot_see"
 	NotMPSClient   = "not_mps_client"
 	MPSUnreachable = "mps_unreachable"
+
+	MemoryGrowth    = "memory_growth"
+	MemoryImbalance = "memory_imbalance"
 )
 
 // All are the codes, in the order of reading: before the start GPUs, software, limits,
@@ -208,6 +211,8 @@ var All = []Code{
 	{Name: NotMPSClient, Severity: Warn, When: After, Meaning: "a rank that should be a client of MPS is none, or of another daemon"},
 	{Name: MPSUnreachable, Severity: Warn, When: After, Meaning: "an MPS daemon of the run does not answer, so that new processes run without MPS"},
 	{Name: CannotSee, Severity: Info, Worst: Warn, When: After, Meaning: "whose processes are on GPUs cannot be seen"},
+	{Name: MemoryGrowth, Severity: Warn, When: After, Meaning: "memory that a rank uses has risen steadily for an hour or more"},
+	{Name: MemoryImbalance, Severity: Warn, When: After, Meaning: "a rank has held far more memory of its GPU than the others"},
 
 	{Name: "busy_device", Severity: Warn, When: Planning, Meaning: "a GPU that the job file names is busy; see gpu_in_use"},
 	{Name: "device_order", Severity: Warn, When: Planning, Meaning: "numbers of GPUs may mean different cards to CUDA"},
