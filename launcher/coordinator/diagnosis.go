@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -66,6 +67,9 @@ func (b *brain) evidenceOf(rank int, r *rankState) failure.RankEvidence {
 	found.MPSLimit = b.plan.MPSMemory(r.place)
 	if seen.Devices != nil {
 		found.Deaf, found.NoAfter = seen.Devices.Deaf, seen.Devices.NoAfter
+		if d := b.plan.Ranks[rank].Device; d != nil && found.Deaf == "" {
+			found.Deaf = cmp.Or(seen.Devices.DeafTo[d.UUID], seen.Devices.DeafTo[d.PCI])
+		}
 	}
 	if b.job.Restart != nil {
 		found.Xids = b.job.Restart.Xids

@@ -34,6 +34,8 @@ type Devices struct {
 	ECC map[string]uint64 `json:"ecc,omitempty"`
 	// Deaf says why no errors are heard from the driver; "": they are.
 	Deaf string `json:"deaf,omitempty"`
+	// DeafTo says the same of single GPUs, by UUID or else by PCI address.
+	DeafTo map[string]string `json:"deaf_to,omitempty"`
 }
 
 // OOM are counters of kills for want of memory, before the attempt and after the death, and
