@@ -129,7 +129,11 @@ func (b *brain) endedAlone(rank int) {
 		b.settle(p, nil)
 		return
 	}
-	found, _ := failure.First([]failure.RankEvidence{b.evidenceOf(rank, r)}, lost)
+	evidence := []failure.RankEvidence{b.evidenceOf(rank, r)}
+	if !failedByItself(r.ended) { // the host has ended it for what it lost
+		evidence = nil
+	}
+	found, _ := failure.First(evidence, lost)
 	if b.job.Restart != nil && b.phase == running && !b.places.draining && b.decideOn(&r.alone.trials, found, r.alone.begun, r.at) {
 		b.restartAlone(p)
 		return
