@@ -94,6 +94,11 @@ func (k *Known) stateOf(found orders.Lookup) event.State {
 		lines[i] = line
 	}
 	s := event.Fold(lines)
+	if o := found.Observed; o != nil && o.Attempt == s.Attempt && s.Report == nil {
+		for rank, latest := range o.Ranks {
+			s.Observe(rank, latest)
+		}
+	}
 	switch {
 	case s.Report != nil:
 		k.note(s)

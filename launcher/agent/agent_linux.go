@@ -69,6 +69,7 @@ type agent struct {
 	// policySaid is set once it was told that memory policies do not work here.
 	policySaid bool
 	sight      sight
+	observed   observed
 	scene      scenery // when the attempt began
 	follows    context.Context
 	unfollow   context.CancelFunc
@@ -235,6 +236,7 @@ func (a *agent) takePort(o *orders.HoldPort) {
 
 func (a *agent) start(o *orders.Start) {
 	a.attempt, a.grace = o.Attempt, o.Grace
+	a.observed.newAttempt()
 	a.scene.end()
 	a.scene = newScenery(a.checkpointFolder(o.Checkpoints))
 	defer a.watchDevices(o)
@@ -288,6 +290,7 @@ func (a *agent) tick(now rendezvous.Instant) {
 		a.beaten = now
 		a.beat(beat)
 	}
+	a.tellObserved(now)
 	a.climb(now)
 	if a.hold != nil && now.Sub(a.portSeen) >= portPace {
 		a.portSeen = now
@@ -337,6 +340,7 @@ func (a *agent) conclude(w *worker, left []proc.Stat) {
 	cut := !w.drained && w.emptyAt != 0
 	closeAll(w.pipes)
 	w.log.Close()
+	w.observer.close()
 	a.warnOfLog(w)
 	_ = a.leash.send(tug{Let: w.log.Path()}, nil)
 	delete(a.workers, w.rank)

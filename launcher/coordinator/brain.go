@@ -8,6 +8,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
@@ -78,6 +79,7 @@ type brain struct {
 	trials    trials
 	noticed   rendezvous.Instant // when a rank first failed because of another's end; 0: none has
 	noticedBy int
+	told      int       // news of what workers tell of themselves
 	watch     *watching // who holds the devices of the attempt; nil: nobody looks
 	empty     *emptying // between an attempt's end and what follows; nil: not waited for
 
@@ -112,6 +114,8 @@ type rankState struct {
 	ended   *orders.Ended
 	lost    bool // its host is given up
 	at      rendezvous.Instant
+	// observed is the newest that the worker has told of itself; nil where that was nothing.
+	observed *observe.Latest
 }
 
 type stopRequest struct {
@@ -234,6 +238,8 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.ended(n.Ended, at)
 	case n.Sight != nil:
 		b.seen(host, n.Sight)
+	case n.Observed != nil:
+		b.heardOf(host, n.Observed)
 	case n.Warning != nil:
 		b.warning(h, n.Warning)
 	case n.Failing != nil:
@@ -460,7 +466,7 @@ func (b *brain) startAll() {
 	meeting := b.meeting()
 	b.beginWatching()
 	for i, h := range b.plan.Hosts {
-		start := &orders.Start{Attempt: b.attempt, Command: b.plan.CommandFor(meeting), Signal: b.stopSignal, Grace: b.grace, Watch: len(h.Devices) > 0, Checkpoints: b.job.Progress.Folder}
+		start := &orders.Start{Attempt: b.attempt, Command: b.plan.CommandFor(meeting), Signal: b.stopSignal, Grace: b.grace, Watch: len(h.Devices) > 0, Checkpoints: b.job.Progress.Folder, Observe: orders.Observe(b.job.Observe)}
 		for rank := h.FirstRank; rank < h.FirstRank+h.Ranks; rank++ {
 			vars, err := b.plan.Env(rank, meeting)
 			if err != nil {

@@ -38,6 +38,7 @@ type Coordinator struct {
 	quit        bool // there will be no run
 	orphan      bool // the keeper died
 	over        *report.Report
+	live        liveFile
 }
 
 func newCoordinator(stateDir string, lease time.Duration, hub *rendezvous.Hub) (*Coordinator, error) {
@@ -162,6 +163,7 @@ func (c *Coordinator) tick() {
 		c.wrapping = false
 		c.brain.flushed()
 	}
+	c.live.write(c.brain, rendezvous.Now())
 }
 
 // noteStall remembers when this process last went on after it had been stopped, or its

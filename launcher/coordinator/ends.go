@@ -19,6 +19,10 @@ func (b *brain) ended(e *orders.Ended, at rendezvous.Instant) {
 		return
 	}
 	r.ended, r.at = e, at
+	if e.Evidence != nil && e.Evidence.Observed != nil {
+		r.observed = e.Evidence.Observed
+		b.told++
+	}
 	if b.watch != nil {
 		b.watch.Ended(e.Rank)
 	}

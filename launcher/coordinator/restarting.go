@@ -64,6 +64,9 @@ func (b *brain) pastOf(found failure.Found) restart.Past {
 	} else {
 		p.Signature = failure.Signature(found.Verdict, failure.Evidence{})
 	}
+	if told := b.furthestTold(); p.Steps == nil {
+		p.Steps = told
+	}
 	return p
 }
 

@@ -141,9 +141,25 @@ func (e Evidence) addFacts(v *Verdict) {
 	if g := e.failing(*v); g != nil && g.Before != nil {
 		v.Numbers[NumDeviceUsed], v.Numbers[NumDeviceTotal] = float64(g.Before.Used), float64(g.Before.Total)
 	}
-	if e.Steps != nil && e.Steps.Furthest.Known() {
-		v.note(fmt.Sprintf("it had come to %v", e.Steps.Furthest))
+	e.addTorch(v)
+	if words := e.place(); words != "" {
+		v.note("it had come to " + words)
 	}
+	for _, path := range e.Snapshots {
+		v.note("torch's snapshot of its memory is in " + path)
+	}
+}
+
+// place is how far the worker was, and in which phase.
+func (e Evidence) place() string {
+	var words []string
+	if e.Steps != nil && e.Steps.Furthest.Known() {
+		words = append(words, e.Steps.Furthest.String())
+	}
+	if e.Phase != "" {
+		words = append(words, "phase "+e.Phase)
+	}
+	return strings.Join(words, ", in ")
 }
 
 func (s *Space) words() string {

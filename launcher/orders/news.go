@@ -2,6 +2,7 @@ package orders
 
 import (
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -16,8 +17,15 @@ type News struct {
 	Ended    *Ended             `json:"ended,omitempty"`
 	Warning  *Warning           `json:"warning,omitempty"`
 	Sight    *Sight             `json:"sight,omitempty"`
+	Observed *Observed          `json:"observed,omitempty"`
 	Failing  *Failing           `json:"failing,omitempty"`
 	Finished *Finished          `json:"finished,omitempty"`
+}
+
+// Observed is what workers tell of themselves, at most once a second.
+type Observed struct {
+	Attempt int                     `json:"attempt"`
+	Ranks   map[int]*observe.Latest `json:"ranks"` // of which something is new
 }
 
 // Failing says that this host ends its workers without having been told to.

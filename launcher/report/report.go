@@ -2,7 +2,11 @@
 // contract with scripts (see Version). It knows nothing of how a report is made.
 package report
 
-import "time"
+import (
+	"time"
+
+	"github.com/muster-dev/muster/launcher/observe"
+)
 
 // Version counts incompatible changes of the JSON form.
 const Version = 1
@@ -155,6 +159,8 @@ type End struct {
 	Log             string   `json:"log"`
 	Error           string   `json:"error,omitempty"` // why it could not be started, or what is not known
 	Left            []string `json:"left,omitempty"`
+	// Observed is the newest that the worker has told of itself; nil where that was nothing.
+	Observed *observe.Latest `json:"observed,omitempty"`
 }
 
 // Seconds turns a time into the form that reports use.

@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/report"
 )
 
@@ -20,7 +23,15 @@ func Status(w io.Writer, page notebook.Page, s event.State, now time.Time) error
 		fmt.Fprintf(w, "%s\n", s.Message)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "RANK\tHOST\tSTATE\tPID\tSINCE")
+	tells := false
+	for _, r := range s.Ranks {
+		tells = tells || toldWords(r.Observed) != ""
+	}
+	header := "RANK\tHOST\tSTATE\tPID\tSINCE"
+	if tells {
+		header += "\tTELLS"
+	}
+	fmt.Fprintln(t, header)
 	for rank := range page.WorldSize() {
 		host, _ := page.HostOf(rank)
 		r, ok := s.Ranks[rank]
@@ -28,9 +39,46 @@ func Status(w io.Writer, page notebook.Page, s event.State, now time.Time) error
 			fmt.Fprintf(t, "%d\t%s\tnot started\t\t\n", rank, host.Name)
 			continue
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", rank, host.Name, rankWord(r), pidWord(r), age(r.Since, now))
+		line := fmt.Sprintf("%d\t%s\t%s\t%s\t%s", rank, host.Name, rankWord(r), pidWord(r), age(r.Since, now))
+		if tells {
+			line += "\t" + toldWords(r.Observed)
+		}
+		fmt.Fprintln(t, line)
 	}
 	return t.Flush()
+}
+
+// toldWords is what a worker tells of itself, on a line.
+func toldWords(o *observe.Latest) string {
+	if o == nil {
+		return ""
+	}
+	var words []string
+	if o.Progress.Known() {
+		words = append(words, o.Progress.String())
+	}
+	if o.Phase != "" {
+		words = append(words, o.Phase)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Values)) {
+		words = append(words, fmt.Sprintf("%s %.4g", name, float64(o.Values[name])))
+	}
+	if o.Torch != nil {
+		words = append(words, torchWords(o.Torch))
+	}
+	return string(clean([]byte(strings.Join(words, ", "))))
+}
+
+// torchWords is what torch tells of its devices, or why it tells nothing.
+func torchWords(t *observe.Torch) string {
+	if len(t.Devices) == 0 {
+		return "torch: " + t.Why
+	}
+	var words []string
+	for _, d := range t.Devices {
+		words = append(words, fmt.Sprintf("torch cuda:%d %.2f of %.2f GiB in use", d.Device, float64(d.Allocated)/(1<<30), float64(d.Reserved)/(1<<30)))
+	}
+	return strings.Join(words, ", ")
 }
 
 func stateWord(s event.State) string {
@@ -80,6 +128,8 @@ type statusRankJSON struct {
 	PID   int     `json:"pid,omitempty"`
 	Since float64 `json:"since,omitempty"`
 	Log   string  `json:"log,omitempty"`
+	// Observed is the newest that the worker has told of itself.
+	Observed *observe.Latest `json:"observed,omitempty"`
 }
 
 // StatusJSON writes where a run stands as one JSON object (version 1).
@@ -92,7 +142,7 @@ func StatusJSON(w io.Writer, page notebook.Page, s event.State) error {
 		host, _ := page.HostOf(rank)
 		line := statusRankJSON{Rank: rank, Host: host.Name, State: "not started"}
 		if r, ok := s.Ranks[rank]; ok {
-			line.State, line.PID, line.Since, line.Log = rankWord(r), r.PID, report.Seconds(r.Since), r.Log
+			line.State, line.PID, line.Since, line.Log, line.Observed = rankWord(r), r.PID, report.Seconds(r.Since), r.Log, r.Observed
 		}
 		out.Ranks = append(out.Ranks, line)
 	}
