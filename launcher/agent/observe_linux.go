@@ -93,17 +93,24 @@ func (o *observer) begin(w *worker, torch bool) {
 	go o.listen()
 }
 
-// listen reads until close: in bursts, with a rest after each that was full.
+// listen reads until close. When it has taken in as much as it may within a while, it rests
+// for what is left of that.
 func (o *observer) listen() {
 	defer close(o.ended)
+	began, taken := time.Now(), 0
 	for {
-		began := time.Now()
-		full := false
+		n := 0
 		if err := o.raw.Read(func(fd uintptr) bool {
-			full = o.drain(int(fd), burst)
-			return full
+			n = o.drain(int(fd), burst-taken)
+			return n > 0
 		}); err != nil {
 			return
+		}
+		if passed := time.Since(began); passed >= burstTime {
+			began, taken = time.Now(), 0
+		}
+		if taken += n; taken < burst {
+			continue
 		}
 		select {
 		case <-time.After(burstTime - time.Since(began)):
@@ -113,24 +120,26 @@ func (o *observer) listen() {
 	}
 }
 
-// drain takes in what waits, and reports whether that was as much as it may be.
-func (o *observer) drain(fd, most int) (full bool) {
+// drain takes in what waits, and returns how many datagrams that were.
+func (o *observer) drain(fd, most int) (taken int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	at := rendezvous.Now().Sub(o.began).Seconds()
-	for range most {
+	for taken < most {
 		n, rights, flags, _, err := unix.Recvmsg(fd, o.buffer, o.rights, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
 		switch {
 		case err == unix.EINTR:
+			continue
 		case err != nil:
-			return false
+			return taken
 		case flags&unix.MSG_TRUNC != 0 || n > observe.MaxDatagram:
 			o.record.Refuse(fmt.Sprintf("a datagram has at most %d bytes", observe.MaxDatagram))
 		default:
 			o.record.Take(o.buffer[:n], senderOf(o.rights[:rights]), at)
 		}
+		taken++
 	}
-	return true
+	return taken
 }
 
 // senderOf is the process that has sent a datagram, as the kernel tells; 0 where its number

@@ -13,8 +13,8 @@ import (
 
 // Bounds of what is kept of a rank's processes.
 const (
-	maxProcesses = 32 // with devices
-	maxDevices   = 64 // of a process
+	maxDevices   = 64  // of a process
+	maxInAll     = 128 // devices of all processes
 	maxSnapshots = 8
 	maxTrouble   = 400
 )
@@ -142,13 +142,13 @@ func (r *torchRecord) came(p process) {
 func (r *torchRecord) device(w *torchWord, pid int, at float64) error {
 	p := r.processes[pid]
 	if p == nil {
-		if len(r.processes) >= maxProcesses {
-			r.forget()
-		}
 		p = &process{devices: map[int]TorchDevice{}}
 		r.processes[pid] = p
 	}
-	d := p.devices[w.device]
+	d, known := p.devices[w.device]
+	for !known && len(r.processes) > 1 && r.inAll() >= maxInAll {
+		r.forget(pid)
+	}
 	d.Device, d.PID = w.device, pid
 	if w.kind == "oom" {
 		d.OOM = &TorchOOM{At: at, Requested: w.numbers["requested"], Total: w.numbers["total"], Free: w.numbers["free"]}
@@ -173,10 +173,20 @@ func deviceOf(w *torchWord, before TorchDevice, at float64) TorchDevice {
 	return d
 }
 
-// forget drops the process that has been silent for longest.
-func (r *torchRecord) forget() {
+func (r *torchRecord) inAll() (devices int) {
+	for _, p := range r.processes {
+		devices += len(p.devices)
+	}
+	return devices
+}
+
+// forget drops the process that has been silent for longest, but for one.
+func (r *torchRecord) forget(but int) {
 	oldest, since := 0, math.Inf(1)
 	for pid, p := range r.processes {
+		if pid == but {
+			continue
+		}
 		newest := 0.0
 		for _, d := range p.devices {
 			newest = max(newest, d.At)

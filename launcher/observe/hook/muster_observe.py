@@ -30,23 +30,25 @@ def leave(path):
     return before
 
 
-def tell(line):
-    """Sends a line. The socket lives no longer than that: a program that closes all
-    descriptors must not find one of ours, nor we one of its."""
+def tell(*lines):
+    """Sends lines, and returns whether muster has them. The socket lives no longer than
+    that: a program that closes all descriptors must not find one of ours, nor we one of
+    its."""
     path = os.environ.get("MUSTER_SOCKET")
     if not path:
-        return
+        return False
     try:
         import _socket
 
         s = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
         try:
             s.setblocking(False)
-            s.sendto(line.encode("utf-8", "replace")[:4096], path)
+            s.sendto("\n".join(lines).encode("utf-8", "replace"), path)
         finally:
             s.close()
+        return True
     except Exception:
-        pass  # muster is gone, or busy: nothing of the program's
+        return False  # muster is gone, or busy: nothing of the program's
 
 
 def trouble(where, error):
@@ -79,7 +81,7 @@ class Waiting(object):
         self.done = False
 
     def find_spec(self, name, path=None, target=None):
-        if not self.done and "torch.cuda" in sys.modules:
+        if not self.done and "torch.cuda" in sys.modules and "torch.version" in sys.modules:
             try:
                 cuda = sys.modules["torch.cuda"]
                 initializing = getattr(getattr(cuda, "__spec__", None), "_initializing", False)
@@ -93,7 +95,7 @@ class Waiting(object):
 
 
 def imported(cuda):
-    version = sys.modules.get("torch.version")
+    version = sys.modules["torch.version"]
     built = getattr(version, "cuda", None) or getattr(version, "hip", None)
     tell("torch imported %s %s" % (getattr(version, "__version__", "?"), built or "none"))
     if built:
@@ -192,16 +194,23 @@ class Watcher(object):
             if found["reserved"] or found["peak_reserved"] or device in self.told:
                 stats[device] = found
         self.look_for_largest(stats, now)
+        self.tell(stats, now)
+        for device, found in stats.items():
+            if self.growth.grows(device, found["allocated"], now):
+                self.dump("growth")
+
+    def tell(self, stats, now):
+        """Tells in one message what is new, as a socket holds few of them."""
+        lines = {}
         for device, found in stats.items():
             if device in self.largest:
                 found["largest_free"] = self.largest[device]
-            line = words(found)
+            line = "torch device %d %s" % (device, words(found))
             before, at = self.told.get(device, ("", 0.0))
             if line != before or now - at >= REPEAT:
-                self.told[device] = (line, now)
-                tell("torch device %d %s" % (device, line))
-            if self.growth.grows(device, found["allocated"], now):
-                self.dump("growth")
+                lines[device] = (line, now)
+        if lines and tell(*[line for line, _ in lines.values()]):
+            self.told.update(lines)
 
     def look_for_largest(self, stats, now):
         """Walks through the blocks of the pool, where they are few and no history hangs on
@@ -226,8 +235,10 @@ class Watcher(object):
         """Torch calls this when an allocation has failed, before it raises."""
         try:
             found = numbers(self.cuda.memory_stats_as_nested_dict(device))
-            tell("torch device %d %s" % (device, words(found)))
-            tell("torch oom %d requested=%d total=%d free=%d" % (device, requested, total, free))
+            tell(
+                "torch device %d %s" % (device, words(found)),
+                "torch oom %d requested=%d total=%d free=%d" % (device, requested, total, free),
+            )
             self.dump("oom")
         except Exception as error:
             trouble("out of memory", error)
