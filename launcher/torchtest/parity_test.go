@@ -37,6 +37,7 @@ var mayDiffer = map[string]string{
 	"CUDA_VISIBLE_DEVICES":           "the job asks for no device, and gets none to see",
 	"MUSTER_RUN":                     "muster's own",
 	"MUSTER_LOCAL_RANK":              "muster's own",
+	"MUSTER_SOCKET":                  "muster's own",
 	"SSH_CONNECTION":                 "belongs to the login that the launcher was started from, not to the workers",
 	"SHLVL":                          "belongs to the shell that the launcher was started from",
 }
