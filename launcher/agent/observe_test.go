@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-dev/muster/launcher/observe"
+	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -170,5 +171,57 @@ func TestASocketThatCannotBeMadeIsAnError(t *testing.T) {
 	}
 	if !none.latest().Empty() {
 		t.Error("nothing is not empty")
+	}
+}
+
+func TestARankWithoutTheHookIsToldOfOnceAndInTime(t *testing.T) {
+	now := rendezvous.Now().Add(time.Hour)
+	for name, c := range map[string]struct {
+		age   time.Duration
+		told  string
+		warns bool
+	}{
+		"just begun":    {time.Second, "", false},
+		"no Python":     {time.Minute, "", true},
+		"steps only":    {time.Minute, "step 1", true},
+		"with the hook": {time.Minute, "torch python 3.11.7", false},
+	} {
+		o := listening(t)
+		if c.told != "" {
+			if err := newSender(t, o).send(c.told); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o.close()
+		a := &agent{workers: map[int]*worker{3: {observer: o, began: now.Add(-c.age)}}}
+		a.warnOfUnseen(now)
+		if a.observed.unseenSaid != c.warns {
+			t.Errorf("%s: told is %v", name, a.observed.unseenSaid)
+		}
+	}
+}
+
+func TestTheHookStandsFirstInThePathThatTheWorkerWouldHave(t *testing.T) {
+	dir := t.TempDir()
+	a := &agent{place: place{socketDir: dir, stateDir: "/state"}, base: map[string]string{"PYTHONPATH": "/of/setup"}}
+	o := &observer{path: dir + "/o/0-3"}
+	for name, c := range map[string]struct {
+		env  map[string]string
+		want string
+	}{
+		"setup's":      {nil, dir + "/py:/of/setup"},
+		"the job's":    {map[string]string{"PYTHONPATH": "/of/job"}, dir + "/py:/of/job"},
+		"set to empty": {map[string]string{"PYTHONPATH": ""}, dir + "/py"},
+	} {
+		own := map[string]string{}
+		a.observeBy(own, &orders.Start{Attempt: 2, Observe: orders.Observe{Torch: true, Snapshot: true}}, orders.RankStart{Rank: 3, Env: c.env}, o)
+		if own["PYTHONPATH"] != c.want || own["MUSTER_SOCKET"] != o.path || own["MUSTER_TORCH_SNAPSHOT"] != "/state/attempt-2/rank-3" {
+			t.Errorf("%s: %v", name, own)
+		}
+	}
+	own := map[string]string{}
+	a.observeBy(own, &orders.Start{}, orders.RankStart{}, o)
+	if len(own) != 1 || own["MUSTER_SOCKET"] != o.path {
+		t.Errorf("without observe: %v", own)
 	}
 }

@@ -197,3 +197,59 @@ func TestTorchsNumbersAreMissedWithTheReason(t *testing.T) {
 		}
 	}
 }
+
+// standIn copies the stand-in for torch 2.5 to where all hosts see it.
+func (u *user) standIn() (pythonPath string) {
+	u.t.Helper()
+	if err := os.CopyFS(u.path("standin"), os.DirFS(filepath.Join(tree, "launcher/observe/hook/testdata"))); err != nil {
+		u.t.Fatal(err)
+	}
+	return u.path("standin/torch-2.5") + ":" + u.path("standin")
+}
+
+// The text of the error has no numbers; what torch had told before stands on the screen, and
+// its snapshot beside the output. A sitecustomize of the user's runs all the same.
+func TestAnOutOfMemoryWithoutNumbersShowsWhatTorchHadTold(t *testing.T) {
+	u := newUser(t, threeHosts(t))
+	site := filepath.Dir(u.file("site/sitecustomize.py", "print('the site is customized')\n"))
+	path := u.standIn() + ":" + site
+	r := u.run("run", u.write(job{script: "exec python3 " + u.file("oom.py", `
+import torch
+torch.cuda.allocate(3 << 30)
+torch.cuda.allocate(1 << 30)
+torch.cuda.free(1 << 30)
+try:
+    torch.cuda.allocate(9 << 30)
+except torch.cuda.OutOfMemoryError:
+    raise RuntimeError("CUDA error: out of memory")
+`), hosts: []string{"host-z"}, more: fmt.Sprintf("env = { PYTHONPATH = %q }\nobserve {\n torch = true\n snapshot = true\n}", path)})).exits(1)
+	r.says("oom.", "torch itself told", "memory: 9.00 GiB asked for, 3.00 GiB in tensors, 4.00 GiB held by torch, 1.00 GiB of that unused", "6.00 GiB free", "10.00 GiB in all")
+	if !strings.Contains(r.stdout, "the site is customized") {
+		t.Errorf("the user's sitecustomize has not run: %s", r.stdout)
+	}
+	var rep struct {
+		Ranks []struct {
+			Ends []struct {
+				Log      string
+				Observed struct {
+					Torch struct {
+						State, Version, Trouble string
+						Devices                 []struct{ Device, Allocated, Reserved, OOMs int }
+						Snapshots               []string
+					}
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(u.run("report", "-", "--json").exits(0).stdout), &rep); err != nil {
+		t.Fatal(err)
+	}
+	end := rep.Ranks[0].Ends[0]
+	told := end.Observed.Torch
+	if told.State != "reporting" || told.Trouble != "" || len(told.Devices) != 1 || told.Devices[0].Allocated != 3<<30 || told.Devices[0].Reserved != 4<<30 || told.Devices[0].OOMs != 1 {
+		t.Errorf("%+v", told)
+	}
+	if len(told.Snapshots) != 1 || filepath.Dir(told.Snapshots[0]) != filepath.Dir(end.Log) || len(onHost(u.bed.Host("host-z"), told.Snapshots[0])) != 1 {
+		t.Errorf("snapshots %q beside %s", told.Snapshots, end.Log)
+	}
+}

@@ -137,6 +137,7 @@ class Watcher(object):
         self.threads = _thread
         self.stopping = _thread.allocate_lock()
         self.stopped = _thread.allocate_lock()
+        self.count = None  # of devices
         self.told = {}  # by device: what was told, and when
         self.largest = {}  # by device: of the newest look
         self.look_after = 0.0  # when the largest free blocks may be looked for again
@@ -188,8 +189,10 @@ class Watcher(object):
 
     def look(self, now):
         """Tells what changed."""
+        if self.count is None:  # asking can cost a look at the driver
+            self.count = min(self.cuda.device_count(), DEVICES)
         stats = {}
-        for device in range(min(self.cuda.device_count(), DEVICES)):
+        for device in range(self.count):
             found = numbers(self.cuda.memory_stats_as_nested_dict(device))
             if found["reserved"] or found["peak_reserved"] or device in self.told:
                 stats[device] = found
