@@ -24,8 +24,6 @@ const (
 	ObserveSockets = "o"
 	// Hook is the folder of muster's files for Python.
 	Hook = "py"
-	// Observed is a file of what workers have told, of the coordinator's making.
-	Observed = "observed.json"
 )
 
 const socketsPrefix = "muster-run-"
