@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -54,8 +55,8 @@ type agent struct {
 	base     map[string]string
 	attempt  int
 	grace    time.Duration
-	workers  map[int]*worker // of the attempt, by rank; those that ended are taken out
-	logs     map[int]*ranklog.Writer
+	workers  map[int]*worker // by rank; those that ended are taken out
+	newest   map[int]output  // of each rank that was started
 	hold     *portHold
 	portSeen rendezvous.Instant // when it was last looked whether rank 0 listens
 	keeper   proc.ID
@@ -70,15 +71,21 @@ type agent struct {
 	policySaid bool
 	sight      sight
 	observed   observed
-	scene      scenery // when the attempt began
+	after      []*afterwards // that are kept back
 	follows    context.Context
 	unfollow   context.CancelFunc
+}
+
+// output is what a worker writes.
+type output struct {
+	attempt int
+	log     *ranklog.Writer
 }
 
 // run is the agent's life.
 func (a *agent) run() error {
 	a.inbox = make(chan func(), 64)
-	a.workers, a.logs = map[int]*worker{}, map[int]*ranklog.Writer{}
+	a.workers, a.newest = map[int]*worker{}, map[int]output{}
 	a.plugins = newPluginDesk(a.leash)
 	a.follows, a.unfollow = context.WithCancel(context.Background())
 	defer a.unfollow()
@@ -175,11 +182,14 @@ func (a *agent) heed(m tug) {
 	}
 }
 
-func (a *agent) tell(n orders.News) {
+func (a *agent) tell(n orders.News) { a.tellAt(n, rendezvous.Now()) }
+
+// tellAt tells what happened earlier.
+func (a *agent) tellAt(n orders.News, at rendezvous.Instant) {
 	if a.member == nil {
 		return
 	}
-	n.At = rendezvous.Now()
+	n.At = at
 	a.member.Send(orders.Encode(n))
 }
 
@@ -204,8 +214,10 @@ func (a *agent) obey(payload []byte) {
 	case o.Start != nil:
 		a.start(o.Start)
 	case o.Stop != nil:
-		for _, w := range a.workers {
-			w.stop(a.grace, o.Stop.Kill)
+		for rank, w := range a.workers {
+			if len(o.Stop.Ranks) == 0 || slices.Contains(o.Stop.Ranks, rank) {
+				w.stop(a.grace, o.Stop.Kill)
+			}
 		}
 	case o.Signal != nil:
 		for _, w := range a.workers {
@@ -235,10 +247,13 @@ func (a *agent) takePort(o *orders.HoldPort) {
 }
 
 func (a *agent) start(o *orders.Start) {
-	a.attempt, a.grace = o.Attempt, o.Grace
-	a.observed.newAttempt()
-	a.scene.end()
-	a.scene = newScenery(a.checkpointFolder(o.Checkpoints))
+	a.grace = o.Grace
+	if !o.Alone {
+		a.attempt = o.Attempt
+		a.observed.newAttempt()
+	}
+	scene := newScenery(a.checkpointFolder(o.Checkpoints))
+	defer scene.endUnlessShown()
 	defer a.watchDevices(o)
 	for _, r := range o.Ranks {
 		w, err := a.startWorker(o, r)
@@ -253,15 +268,16 @@ func (a *agent) start(o *orders.Start) {
 			a.tell(orders.News{Ended: ended})
 			continue
 		}
-		a.workers[r.Rank], a.logs[r.Rank] = w, w.log
+		w.show(scene)
+		a.workers[r.Rank], a.newest[r.Rank] = w, output{o.Attempt, w.log}
 		a.tell(orders.News{Started: &orders.Started{Attempt: o.Attempt, Rank: r.Rank, PID: w.child.ID.PID, Log: w.log.Path()}})
 	}
 }
 
 func (a *agent) startFollowing(o *orders.Follow) {
 	for rank := range o.Ranks {
-		writer := a.logs[rank]
-		if o.Attempt != a.attempt {
+		writer := a.newest[rank].log
+		if o.Attempt != a.newest[rank].attempt {
 			writer = nil
 		}
 		go func() {
@@ -292,6 +308,7 @@ func (a *agent) tick(now rendezvous.Instant) {
 	}
 	a.tellObserved(now)
 	a.climb(now)
+	a.endAfterwards(now)
 	if a.hold != nil && now.Sub(a.portSeen) >= portPace {
 		a.portSeen = now
 		a.hold.letGoOnceTaken()
@@ -322,14 +339,14 @@ func (a *agent) beat(beat time.Duration) {
 func (a *agent) climb(now rendezvous.Instant) {
 	ending := false
 	for _, w := range a.workers {
-		ending = ending || w.ladder != nil
+		ending = ending || w.ladder != nil && !w.concluded
 	}
 	if !ending {
 		return
 	}
 	others := a.ranksOf(proc.All())
 	for rank, w := range a.workers {
-		if w.ladder == nil || !w.climb(now, others[rank]) {
+		if w.ladder == nil || w.concluded || !w.climb(now, others[rank]) {
 			continue
 		}
 		a.conclude(w, others[rank])
@@ -343,13 +360,25 @@ func (a *agent) conclude(w *worker, left []proc.Stat) {
 	w.observer.close()
 	a.warnOfLog(w)
 	_ = a.leash.send(tug{Let: w.log.Path()}, nil)
-	delete(a.workers, w.rank)
+	ended, at := w.outcome(cut, left), rendezvous.Now()
+	ended.Evidence = a.evidence(w, ended)
+	if a.fromDevice(ended) {
+		a.lookAfterwards(w, ended, at)
+		return
+	}
+	a.bury(w, ended, at)
+}
+
+// bury tells of a worker's end, after which it is no worker any more.
+func (a *agent) bury(w *worker, ended *orders.Ended, at rendezvous.Instant) {
+	if a.workers[w.rank] == w {
+		delete(a.workers, w.rank)
+	}
 	if len(a.workers) == 0 {
 		a.sight.end()
 	}
-	ended := w.outcome(cut, left)
-	ended.Evidence = a.evidence(w, ended)
-	a.tell(orders.News{Ended: ended})
+	w.scene.leave()
+	a.tellAt(orders.News{Ended: ended}, at)
 }
 
 func (a *agent) warnOfLog(w *worker) {

@@ -215,10 +215,10 @@ func (a *agent) tellObserved(now rendezvous.Instant) {
 		return
 	}
 	a.observed.told = now
-	news := orders.Observed{Attempt: a.attempt, Ranks: map[int]*observe.Latest{}}
+	news := orders.Observed{Ranks: map[int]orders.RankObserved{}}
 	for rank, w := range a.workers {
 		if latest := w.observer.news(); latest != nil {
-			news.Ranks[rank] = latest
+			news.Ranks[rank] = orders.RankObserved{Attempt: w.attempt, Latest: latest}
 		}
 	}
 	if len(news.Ranks) > 0 {

@@ -36,8 +36,11 @@ type worker struct {
 	pipes   []*os.File // read ends
 	signal  unix.Signal
 	began   rendezvous.Instant
+	scene   *scenery // when it was started
 
 	leaderDone bool
+	endedAt    rendezvous.Instant // when the leader's end was seen
+	concluded  bool               // all is over, but its end is kept back
 	drained    bool
 	ladder     *ladder // set once the rank is being ended, or its leader has ended
 	sent       unix.Signal
@@ -186,7 +189,7 @@ func (a *agent) watch(w *worker) {
 }
 
 func (a *agent) leaderEnded(w *worker) {
-	w.leaderDone = true
+	w.leaderDone, w.endedAt = true, rendezvous.Now()
 	if w.ladder == nil {
 		w.ladder = &ladder{grace: a.grace, began: rendezvous.Now()}
 	}
@@ -336,13 +339,14 @@ func (a *agent) ownerOf(s proc.Stat, parents map[int]int, byLeader map[int]*work
 			return w
 		}
 	}
-	if attempt, _ := proc.EnvironOf(s.PID, "TORCHELASTIC_RESTART_COUNT"); attempt != strconv.Itoa(a.attempt) {
-		return nil
-	}
-	rank, _ := proc.EnvironOf(s.PID, "RANK")
+	attempt, _ := proc.EnvironOf(s.PID, "MUSTER_ATTEMPT")
+	rank, _ := proc.EnvironOf(s.PID, "MUSTER_RANK")
 	n, err := strconv.Atoi(rank)
 	if err != nil {
 		return nil
 	}
-	return a.workers[n]
+	if w := a.workers[n]; w != nil && attempt == strconv.Itoa(w.attempt) {
+		return w
+	}
+	return nil
 }

@@ -24,12 +24,16 @@ var jobSchema = schema{
 		{name: "lease"},
 		{name: "ports"},
 		{name: "python"},
+		{name: "mode"},
+		{name: "tasks"},
+		{name: "tasks_file"},
 	},
 	blocks: []blockSchema{
 		{name: "hosts", label: `"ssh"`, required: true, missing: `hosts "local" {} for this machine, or hosts "ssh" { names = [...] }`},
 		{name: "ranks"},
 		{name: "nccl"},
 		{name: "allocator"},
+		{name: "memory"},
 		{name: "plugin", label: `"NAME"`},
 		{name: "stop"},
 		{name: "early_exit"},
@@ -84,8 +88,15 @@ func (d *decoder) job(block *hclsyntax.Block) *Job {
 	}
 	ranks := d.ranks(first(c.blocks["ranks"]))
 	job.Backend, job.Placement = ranks.backend, ranks.placement
+	job.Independent = d.oneOf(c.attrs["mode"], modeDistributed, modes) == modeIndependent
+	job.Tasks = d.tasks(c, job.Independent)
+	if job.Independent {
+		d.checkIndependent(c, ranks)
+		job.Backend, ranks.backend = "none", "none"
+	}
 	job.NCCL = d.nccl(first(c.blocks["nccl"]), ranks.backend)
 	job.Allocator = d.allocator(first(c.blocks["allocator"]))
+	job.Memory = d.memory(first(c.blocks["memory"]), job.Placement.Groups)
 	base := Host{
 		Devices: ranks.devices,
 		Workdir: d.path(c.attrs["workdir"]),

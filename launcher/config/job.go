@@ -2,8 +2,8 @@
 // places out. Evaluation is hermetic (the source, the variables given with -var
 // and the words after "--" decide everything; no environment, clock, network or
 // other file), so that the launcher and the coordinator evaluate the same source
-// to the same job. What the launching machine's environment adds is put into the
-// source before: see Source.WithEnviron. It knows nothing of hosts beyond their names, nor of processes.
+// to the same job. What the launching machine's environment adds, and the file of tasks,
+// are put into the source before: see Source.WithEnviron and WithTasks. It knows nothing of hosts beyond their names, nor of processes.
 package config
 
 import (
@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/muster-dev/muster/launcher/allocator"
+	"github.com/muster-dev/muster/launcher/memory"
 	"github.com/muster-dev/muster/launcher/nccl"
 )
 
@@ -27,6 +28,8 @@ type Source struct {
 	// Forwarded are the variables of the launching machine that forward names. All are
 	// taken for secrets.
 	Forwarded map[string]string `json:"forwarded,omitempty"`
+	// Tasks is the file that tasks_file names: see WithTasks.
+	Tasks *TasksText `json:"tasks,omitempty"`
 }
 
 // Kinds of a hosts block.
@@ -42,6 +45,10 @@ type Job struct {
 	HostsKind string   // HostsLocal or HostsSSH
 	Hosts     []Host   // in job file order, ranges expanded, overrides applied; Hosts[0] is the head host
 	Backend   string   // "gloo", "nccl", "none" or "" (chosen by what the hosts have)
+	// Independent is set where ranks do not talk to each other: each ends and restarts alone.
+	Independent bool `json:",omitempty"`
+	// Tasks are what independent ranks take one after the other; nil: each rank is one task.
+	Tasks     []Task `json:",omitempty"`
 	Placement Placement
 	Plugin    *Plugin // a site's own prober of devices; nil: muster's
 	Python    string  // interpreter whose torch is looked for; "": the command's own
@@ -59,6 +66,8 @@ type Job struct {
 	NCCL *nccl.Settings `json:",omitempty"`
 	// Allocator is what the allocator block sets, nil without one.
 	Allocator *allocator.Settings `json:",omitempty"`
+	// Memory is what the memory block says of the model, nil without one.
+	Memory *memory.Model `json:",omitempty"`
 
 	// Forward are the patterns of variables that the launching machine gives to ranks;
 	// what they found comes with EnvOf.

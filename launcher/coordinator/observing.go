@@ -14,12 +14,12 @@ import (
 
 // heardOf takes in what the workers of a host have told of themselves.
 func (b *brain) heardOf(host int, o *orders.Observed) {
-	if o.Attempt != b.attempt {
-		return
-	}
-	for rank, latest := range o.Ranks {
-		if rank >= 0 && rank < len(b.ranks) && b.ranks[rank].host == host && latest != nil {
-			b.ranks[rank].observed = latest
+	for rank, told := range o.Ranks {
+		if rank < 0 || rank >= len(b.ranks) || told.Latest == nil {
+			continue
+		}
+		if r := b.ranks[rank]; r.host == host && r.attempt == told.Attempt && r.ended == nil {
+			r.observed = told.Latest
 			b.told++
 		}
 	}
@@ -27,10 +27,10 @@ func (b *brain) heardOf(host int, o *orders.Observed) {
 
 // observed is the newest that all workers of the attempt have told.
 func (b *brain) observed() orders.Observed {
-	all := orders.Observed{Attempt: b.attempt, Ranks: map[int]*observe.Latest{}}
+	all := orders.Observed{Ranks: map[int]orders.RankObserved{}}
 	for rank, r := range b.ranks {
 		if r.observed != nil {
-			all.Ranks[rank] = r.observed
+			all.Ranks[rank] = orders.RankObserved{Attempt: r.attempt, Latest: r.observed}
 		}
 	}
 	return all
@@ -40,6 +40,9 @@ func (b *brain) observed() orders.Observed {
 // the one that failed has told nothing: often one rank tells for all. nil where none has.
 func (b *brain) furthestTold() *failure.Steps {
 	var found *failure.Steps
+	if b.places != nil {
+		return nil // independent ranks do not tell for each other
+	}
 	for _, r := range b.ranks {
 		if s := stepsTold(r.observed); s != nil && (found == nil || s.Furthest.Compare(found.Furthest) > 0) {
 			found = s

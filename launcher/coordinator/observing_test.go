@@ -74,9 +74,9 @@ func TestAnotherRanksStepsCountWhereTheFailedOneTellsNone(t *testing.T) {
 	d := begun(t, patient)
 	tell := func(attempt int) {
 		first, last := attempt*10, attempt*10+9
-		d.news(0, orders.News{Observed: &orders.Observed{Attempt: attempt, Ranks: map[int]*observe.Latest{0: {
+		d.news(0, orders.News{Observed: &orders.Observed{Ranks: map[int]orders.RankObserved{0: {Attempt: attempt, Latest: &observe.Latest{
 			First: observe.Mark{Epoch: -1, Step: first}, Furthest: observe.Mark{Epoch: -1, Step: last}, Progress: observe.Mark{Epoch: -1, Step: last},
-		}}}})
+		}}}}})
 	}
 	if made := d.attempts(tell, nil, nil, nil, nil); made != 4 {
 		t.Errorf("%d attempts: %+v", made, d.b.trials.decision)
@@ -97,8 +97,8 @@ func TestToldStepsAreInTheCauseAndTheReport(t *testing.T) {
 
 func TestWhatIsToldOfAnotherAttemptOrHostIsDropped(t *testing.T) {
 	d := begun(t, "")
-	d.news(1, orders.News{Observed: &orders.Observed{Attempt: 0, Ranks: map[int]*observe.Latest{0: at("step 1"), 99: at("step 1"), -1: at("step 1")}}})
-	d.news(0, orders.News{Observed: &orders.Observed{Attempt: 7, Ranks: map[int]*observe.Latest{0: at("step 1")}}})
+	d.news(1, orders.News{Observed: &orders.Observed{Ranks: map[int]orders.RankObserved{0: {Latest: at("step 1")}, 99: {Latest: at("step 1")}, -1: {Latest: at("step 1")}}}})
+	d.news(0, orders.News{Observed: &orders.Observed{Ranks: map[int]orders.RankObserved{0: {Attempt: 7, Latest: at("step 1")}, 1: {}}}})
 	if all := d.b.observed(); len(all.Ranks) != 0 {
 		t.Errorf("%+v", all)
 	}
@@ -125,10 +125,10 @@ func TestTheNewestOfAllRanksLiesWhereWhoAsksFindsIt(t *testing.T) {
 	if written() {
 		t.Error("a file of nothing")
 	}
-	d.news(0, orders.News{Observed: &orders.Observed{Ranks: map[int]*observe.Latest{0: at("step 1", "value loss 2.5")}}})
+	d.news(0, orders.News{Observed: &orders.Observed{Ranks: map[int]orders.RankObserved{0: {Latest: at("step 1", "value loss 2.5")}}}})
 	f.write(d.b, now)
 	first := written()
-	d.news(0, orders.News{Observed: &orders.Observed{Ranks: map[int]*observe.Latest{1: at("step 2")}}})
+	d.news(0, orders.News{Observed: &orders.Observed{Ranks: map[int]orders.RankObserved{1: {Latest: at("step 2")}}}})
 	f.write(d.b, now.Add(time.Second/2))
 	soon := written()
 	f.write(d.b, now.Add(3*time.Second))

@@ -31,6 +31,7 @@ const (
 // RankState is where a rank stands.
 type RankState struct {
 	Host    string
+	Attempt int
 	Name    string // "starting", "running", "ended"
 	PID     int
 	Since   time.Time
@@ -46,7 +47,9 @@ func (s *State) Take(e Event) {
 	if s.Ranks == nil {
 		s.Name, s.Ranks = Starting, map[int]RankState{}
 	}
-	s.Attempt, s.Since = e.Attempt, e.Time
+	if s.Since = e.Time; e.Rank == nil { // else it may be the rank's own
+		s.Attempt = e.Attempt
+	}
 	switch e.Kind {
 	case Committed:
 		s.Name, s.Message = Running, e.Message
@@ -56,9 +59,9 @@ func (s *State) Take(e Event) {
 		s.Name, s.Message, s.Report = IsOver, e.Message, e.Report
 		s.recall(e.Report)
 	case Started:
-		s.Ranks[*e.Rank] = RankState{Host: e.Host, Name: "running", PID: e.PID, Since: e.Time, Message: e.Message, Log: e.Log}
+		s.Ranks[*e.Rank] = RankState{Host: e.Host, Attempt: e.Attempt, Name: "running", PID: e.PID, Since: e.Time, Message: e.Message, Log: e.Log}
 	case Ended:
-		s.Ranks[*e.Rank] = RankState{Host: e.Host, Name: "ended", Since: e.Time, Message: e.Message, Log: e.Log, Failed: e.Failed}
+		s.Ranks[*e.Rank] = RankState{Host: e.Host, Attempt: e.Attempt, Name: "ended", Since: e.Time, Message: e.Message, Log: e.Log, Failed: e.Failed}
 	}
 }
 
@@ -68,15 +71,15 @@ func (s *State) recall(r *report.Report) {
 		return
 	}
 	for _, rank := range r.Ranks {
-		if n := len(rank.Ends); n > 0 && rank.Ends[n-1].Attempt == s.Attempt {
-			s.Observe(rank.Rank, rank.Ends[n-1].Observed)
+		if n := len(rank.Ends); n > 0 {
+			s.Observe(rank.Rank, rank.Ends[n-1].Attempt, rank.Ends[n-1].Observed)
 		}
 	}
 }
 
-// Observe notes what a worker has told of itself.
-func (s *State) Observe(rank int, latest *observe.Latest) {
-	if r, known := s.Ranks[rank]; known && latest != nil {
+// Observe notes what a rank's worker of an attempt has told of itself.
+func (s *State) Observe(rank, attempt int, latest *observe.Latest) {
+	if r, known := s.Ranks[rank]; known && r.Attempt == attempt && latest != nil {
 		r.Observed = latest
 		s.Ranks[rank] = r
 	}

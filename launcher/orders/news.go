@@ -18,14 +18,20 @@ type News struct {
 	Warning  *Warning           `json:"warning,omitempty"`
 	Sight    *Sight             `json:"sight,omitempty"`
 	Observed *Observed          `json:"observed,omitempty"`
+	Device   *DeviceEvent       `json:"device,omitempty"`
 	Failing  *Failing           `json:"failing,omitempty"`
 	Finished *Finished          `json:"finished,omitempty"`
 }
 
 // Observed is what workers tell of themselves, at most once a second.
 type Observed struct {
-	Attempt int                     `json:"attempt"`
-	Ranks   map[int]*observe.Latest `json:"ranks"` // of which something is new
+	Ranks map[int]RankObserved `json:"ranks"` // of which something is new
+}
+
+// RankObserved is the newest that the worker of a rank has told of itself.
+type RankObserved struct {
+	Attempt int             `json:"attempt"`
+	Latest  *observe.Latest `json:"latest"`
 }
 
 // Failing says that this host ends its workers without having been told to.
@@ -117,6 +123,17 @@ type Sight struct {
 	Blind string `json:"blind,omitempty"`
 	// Error says why nothing was seen.
 	Error string `json:"error,omitempty"`
+}
+
+// DeviceEvent is what the driver has reported of a device of the host while an attempt ran.
+// It happened at the At of its News.
+type DeviceEvent struct {
+	Attempt int    `json:"attempt"`
+	Kind    string `json:"kind"`           // as plugins.Event has it
+	UUID    string `json:"uuid,omitempty"` // of the MIG instance, where it is about one
+	PCI     string `json:"pci,omitempty"`
+	Xid     int    `json:"xid,omitempty"`
+	Text    string `json:"text,omitempty"` // what the driver says beside it
 }
 
 // Nobodys is the rank of a process that is of no rank of the run.

@@ -51,8 +51,10 @@ type Start struct {
 	Checkpoints string `json:"checkpoints,omitempty"`
 	// Observe says what workers are made to tell of themselves.
 	Observe Observe `json:"observe,omitzero"`
-	// Watch has the host tell who holds its devices, as long as the ranks run.
+	// Watch has the host tell who holds its devices, as long as ranks run.
 	Watch bool `json:"watch,omitempty"`
+	// Alone starts the ranks beside those that run: each has attempts of its own.
+	Alone bool `json:"alone,omitempty"`
 }
 
 // Observe is the job file's block of that name.
@@ -72,12 +74,13 @@ type RankStart struct {
 	Node     *int              `json:"node,omitempty"` // NUMA node whose memory it prefers
 }
 
-// Stop ends the workers of an attempt. Kill skips the grace. Each worker's end is
+// Stop ends workers: those of Ranks, or all. Kill skips the grace. Each worker's end is
 // reported by Ended.
 type Stop struct {
 	Attempt int    `json:"attempt"`
 	Kill    bool   `json:"kill,omitempty"`
 	Reason  string `json:"reason"`
+	Ranks   []int  `json:"ranks,omitempty"`
 }
 
 // Signal passes a signal on to the leader of each rank.

@@ -52,6 +52,14 @@ type Report struct {
 	Placement string `json:"placement,omitempty"`
 }
 
+// Unit is what a worker of the run is called: "rank", or "task".
+func (r *Report) Unit() string {
+	if len(r.Ranks) > 0 && r.Ranks[0].Task != nil {
+		return "task"
+	}
+	return "rank"
+}
+
 // Severities of findings.
 const (
 	SeverityFail = "fail"
@@ -133,13 +141,21 @@ type Attempt struct {
 	Changes  map[string]string `json:"changes"` // of the next attempt against this one
 }
 
-// Rank is a rank over all attempts.
+// Rank is a rank over all attempts, or a task.
 type Rank struct {
 	Rank int    `json:"rank"`
-	Host string `json:"host"`
-	GPU  *GPU   `json:"gpu"` // null: none
+	Host string `json:"host"` // "" of a task that was not started
+	GPU  *GPU   `json:"gpu"`  // null: none
 	Ends []End  `json:"ends"`
+	// Task are the words of the task, and Outcome what became of a rank that is of no others'
+	// concern: OK, Failed, Stopped or NotRun. Only of jobs whose ranks do not talk to each
+	// other.
+	Task    []string `json:"task,omitempty"`
+	Outcome string   `json:"outcome,omitempty"`
 }
+
+// NotRun is the outcome of a task that was never started.
+const NotRun = "not_run"
 
 // GPU is the device of a rank, by all its names.
 type GPU struct {
@@ -161,6 +177,13 @@ type End struct {
 	Left            []string `json:"left,omitempty"`
 	// Observed is the newest that the worker has told of itself; nil where that was nothing.
 	Observed *observe.Latest `json:"observed,omitempty"`
+	// Class, Message, Decision, Reason and Changes are as those of an Attempt; of ranks that
+	// do not talk to each other only, whose attempts are their own.
+	Class    string            `json:"class,omitempty"`
+	Message  string            `json:"message,omitempty"`
+	Decision string            `json:"decision,omitempty"`
+	Reason   string            `json:"reason,omitempty"`
+	Changes  map[string]string `json:"changes,omitempty"`
 }
 
 // Seconds turns a time into the form that reports use.

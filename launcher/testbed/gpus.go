@@ -69,6 +69,12 @@ func (h *Host) RaiseXid(uuid string, xid uint64) error {
 	return h.Do(func() error { return gpus.RaiseXid(gpus.Folder, uuid, xid) })
 }
 
+// RaiseECC lets the driver of the host report an error of a GPU's memory, corrected or,
+// double, not.
+func (h *Host) RaiseECC(uuid string, double bool) error {
+	return h.Do(func() error { return gpus.RaiseECC(gpus.Folder, uuid, double) })
+}
+
 // bootGPUs gives a host that has just booted its GPUs.
 func (h *Host) bootGPUs() error {
 	h.gpuMu.Lock()

@@ -13,9 +13,12 @@ type planJSON struct {
 	Backend   string         `json:"backend"`
 	Hosts     []planHostJSON `json:"hosts"`
 	Ranks     []planRankJSON `json:"ranks"`
+	Mode      string         `json:"mode,omitempty"`  // "independent": ranks do not talk to each other
+	Tasks     []planTaskJSON `json:"tasks,omitempty"` // that the ranks' places take one after the other
 	Groups    []groupJSON    `json:"groups"`
 	Warnings  []warningJSON  `json:"warnings"`
 	Notes     []warningJSON  `json:"notes"`
+	Memory    *memoryJSON    `json:"memory,omitempty"` // only with a memory block
 }
 
 type warningJSON struct {
@@ -43,6 +46,12 @@ type planRankJSON struct {
 	NUMA      *int               `json:"numa"`
 	NIC       *string            `json:"nic"` // null: one host, or not known
 	Env       map[string]varJSON `json:"env"`
+}
+
+type planTaskJSON struct {
+	Task   int      `json:"task"`
+	Words  []string `json:"words"`
+	Source string   `json:"source"`
 }
 
 type planGPUJSON struct {
@@ -73,6 +82,13 @@ func PlanJSON(w io.Writer, p *plan.Plan) error {
 	out := planJSON{
 		Version: 1, Job: p.Job, WorldSize: p.WorldSize, Backend: p.Backend, Groups: []groupJSON{},
 		Warnings: problemsJSON(p.Warnings), Notes: problemsJSON(p.Notes),
+		Memory: memoryOf(p),
+	}
+	if p.Independent {
+		out.Mode = "independent"
+	}
+	for i, task := range p.Tasks {
+		out.Tasks = append(out.Tasks, planTaskJSON{i, append([]string{}, task.Words...), task.Source})
 	}
 	for i, h := range p.Hosts {
 		names, _ := p.Named(i)

@@ -23,23 +23,26 @@ func Status(w io.Writer, page notebook.Page, s event.State, now time.Time) error
 		fmt.Fprintf(w, "%s\n", s.Message)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	unit := "RANK"
+	if page.Tasks > 0 {
+		unit = "TASK"
+	}
 	tells := false
 	for _, r := range s.Ranks {
 		tells = tells || toldWords(r.Observed) != ""
 	}
-	header := "RANK\tHOST\tSTATE\tPID\tSINCE"
+	header := unit + "\tHOST\tSTATE\tPID\tSINCE"
 	if tells {
 		header += "\tTELLS"
 	}
 	fmt.Fprintln(t, header)
 	for rank := range page.WorldSize() {
-		host, _ := page.HostOf(rank)
 		r, ok := s.Ranks[rank]
 		if !ok {
-			fmt.Fprintf(t, "%d\t%s\tnot started\t\t\n", rank, host.Name)
+			fmt.Fprintf(t, "%d\t%s\tnot started\t\t\n", rank, hostOfRank(page, rank, r))
 			continue
 		}
-		line := fmt.Sprintf("%d\t%s\t%s\t%s\t%s", rank, host.Name, rankWord(r), pidWord(r), age(r.Since, now))
+		line := fmt.Sprintf("%d\t%s\t%s\t%s\t%s", rank, hostOfRank(page, rank, r), rankWord(r), pidWord(r), age(r.Since, now))
 		if tells {
 			line += "\t" + toldWords(r.Observed)
 		}
@@ -79,6 +82,14 @@ func torchWords(t *observe.Torch) string {
 		words = append(words, fmt.Sprintf("torch cuda:%d %.2f of %.2f GiB in use", d.Device, float64(d.Allocated)/(1<<30), float64(d.Reserved)/(1<<30)))
 	}
 	return strings.Join(words, ", ")
+}
+
+// hostOfRank is the name of a rank's host; a task has the one that it was started on.
+func hostOfRank(page notebook.Page, rank int, r event.RankState) string {
+	if host, settled := page.HostOf(rank); settled {
+		return host.Name
+	}
+	return dash(r.Host)
 }
 
 func stateWord(s event.State) string {
@@ -122,12 +133,14 @@ type statusJSON struct {
 }
 
 type statusRankJSON struct {
-	Rank  int     `json:"rank"`
-	Host  string  `json:"host"`
-	State string  `json:"state"`
-	PID   int     `json:"pid,omitempty"`
-	Since float64 `json:"since,omitempty"`
-	Log   string  `json:"log,omitempty"`
+	Rank  int    `json:"rank"`
+	Host  string `json:"host"`
+	State string `json:"state"`
+	// Attempt is the rank's own where ranks do not talk to each other.
+	Attempt int     `json:"attempt"`
+	PID     int     `json:"pid,omitempty"`
+	Since   float64 `json:"since,omitempty"`
+	Log     string  `json:"log,omitempty"`
 	// Observed is the newest that the worker has told of itself.
 	Observed *observe.Latest `json:"observed,omitempty"`
 }
@@ -139,9 +152,10 @@ func StatusJSON(w io.Writer, page notebook.Page, s event.State) error {
 		out.Exit = &s.Report.Exit
 	}
 	for rank := range page.WorldSize() {
-		host, _ := page.HostOf(rank)
-		line := statusRankJSON{Rank: rank, Host: host.Name, State: "not started"}
-		if r, ok := s.Ranks[rank]; ok {
+		r, ok := s.Ranks[rank]
+		line := statusRankJSON{Rank: rank, Host: hostOfRank(page, rank, r), State: "not started"}
+		if ok {
+			line.Attempt = r.Attempt
 			line.State, line.PID, line.Since, line.Log, line.Observed = rankWord(r), r.PID, report.Seconds(r.Since), r.Log, r.Observed
 		}
 		out.Ranks = append(out.Ranks, line)
@@ -234,7 +248,7 @@ func RunsJSON(w io.Writer, runs []Listed) error {
 // Report writes a run's report as people read it.
 func Report(s *Screen, rep *report.Report) {
 	if rep.Outcome == report.OK {
-		s.write(&s.out, fmt.Appendf(nil, "%s: all %d ranks ended well\n", rep.Run, len(rep.Ranks)))
+		s.write(&s.out, fmt.Appendf(nil, "%s: all %s ended well\n", rep.Run, count(len(rep.Ranks), rep.Unit())))
 	} else {
 		s.write(&s.out, failureScreen(&s.out, rep))
 	}

@@ -205,7 +205,7 @@ func TestJSONContracts(t *testing.T) {
 		{"report.ranks", keys(t, rep, "ranks"), "ends gpu host rank"},
 		{"report.ranks.ends", keys(t, rep, "ranks", "ends"), "attempt exit log signal stopped_by_muster"},
 		{"status", keys(t, status), "attempt exit job message ranks run state version"},
-		{"status.ranks", keys(t, status, "ranks"), "host rank state"},
+		{"status.ranks", keys(t, status, "ranks"), "attempt host rank state"},
 		{"status.ranks.observed", keys(t, telling, "ranks", "observed"), "checkpoint checkpoint_at first furthest furthest_at phase phase_at progress progress_at refused refused_why torch values"},
 		{"status.ranks.observed.torch", keys(t, telling, "ranks", "observed", "torch"), "cuda devices snapshots state trouble version"},
 		{"status.ranks.observed.torch.devices", keys(t, telling, "ranks", "observed", "torch", "devices"), "allocated at device inactive largest_free oom ooms peak_allocated peak_reserved pid reserved retries"},

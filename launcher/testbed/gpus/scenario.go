@@ -65,6 +65,8 @@ type GPU struct {
 	// PortSpeed is the speed of a port in each direction, in MB/s as nvidia-smi nvlink -s
 	// counts: 25000 of the A100's, 26562 of the H100's.
 	PortSpeed int `json:"port_speed,omitempty"`
+	// NoEvents is set where the driver tells no events of the product.
+	NoEvents bool `json:"no_events,omitempty"`
 }
 
 // Port is one NVLink port.
