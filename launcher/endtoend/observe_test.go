@@ -253,3 +253,38 @@ except torch.cuda.OutOfMemoryError:
 		t.Errorf("snapshots %q beside %s", told.Snapshots, end.Log)
 	}
 }
+
+func TestIndependentRanksTellEachForItself(t *testing.T) {
+	u := newUser(t, threeHosts(t))
+	program := u.file("telling.py", theFiveLines(t)+`
+import signal, time
+rank, attempt = int(os.environ["MUSTER_RANK"]), int(os.environ["MUSTER_ATTEMPT"])
+tell("phase", "of rank %d" % rank)
+for step in range(attempt * 10, attempt * 10 + 5):
+    if rank == 0: tell("step", step)
+if rank == 1 or attempt < 3:
+    `+dies)
+	u.run("run", u.write(job{command: []string{"python3", program}, hosts: []string{"host-z", "host-a"}, more: "\n  mode = \"independent\"" + threeCrashes})).exits(128 + int(syscall.SIGSEGV))
+	var rep struct {
+		Ranks []struct {
+			Ends []struct {
+				Decision, Reason string
+				Observed         *observedOf
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(u.run("report", "-", "--json").exits(0).stdout), &rep); err != nil {
+		t.Fatal(err)
+	}
+	if first, second := len(rep.Ranks[0].Ends), len(rep.Ranks[1].Ends); first != 4 || second != 2 {
+		t.Errorf("rank 0, which tells of further steps, was started %d times, and rank 1, which tells of none, %d times: %+v", first, second, rep.Ranks)
+	}
+	for rank, r := range rep.Ranks {
+		for attempt, end := range r.Ends {
+			o := end.Observed
+			if o == nil || o.Phase != fmt.Sprintf("of rank %d", rank) || rank == 0 && *o.Progress.Step != attempt*10+4 || rank == 1 && o.Progress.Step != nil {
+				t.Errorf("rank %d, attempt %d: %+v", rank, attempt, o)
+			}
+		}
+	}
+}
