@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-dev/muster/launcher/hostfs"
+	"github.com/muster-dev/muster/launcher/kernellog"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/rendezvous"
@@ -38,7 +39,7 @@ type scenery struct {
 }
 
 func newScenery(checkpoints string) *scenery {
-	return &scenery{counters: readCounters(""), kernel: openKernelLog("/dev/kmsg"), wall: time.Now(), checkpoints: checkpoints}
+	return &scenery{counters: readCounters(""), kernel: openKernelLog(kernellog.Path), wall: time.Now(), checkpoints: checkpoints}
 }
 
 // show has a worker compare with a scene.

@@ -27,6 +27,7 @@ var jobSchema = schema{
 		{name: "mode"},
 		{name: "tasks"},
 		{name: "tasks_file"},
+		{name: "program"},
 	},
 	blocks: []blockSchema{
 		{name: "hosts", label: `"ssh"`, required: true, missing: `hosts "local" {} for this machine, or hosts "ssh" { names = [...] }`},
@@ -76,7 +77,9 @@ const defaultLease = 30 * time.Second
 // job decodes a job block.
 func (d *decoder) job(block *hclsyntax.Block) *Job {
 	c := d.content(block.Body, block.DefRange(), jobSchema)
+	d.program = d.oneOf(c.attrs["program"], "", []string{ProgramTorch, ProgramJAX})
 	job := &Job{
+		Program: d.program,
 		Name:    d.jobName(block),
 		Command: d.command(c.attrs["command"]),
 		Lease:   d.duration(c.attrs["lease"], defaultLease, time.Second, time.Hour),
