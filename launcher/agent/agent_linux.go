@@ -237,6 +237,8 @@ func (a *agent) obey(payload []byte) {
 		}
 	case o.Follow != nil:
 		a.startFollowing(o.Follow)
+	case o.Stacks != nil:
+		a.takeStacks(o.Stacks)
 	case o.Look != nil:
 		go a.lookOnce(o.Look)
 	case o.Pace != nil:

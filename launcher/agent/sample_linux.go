@@ -74,6 +74,7 @@ type sampledRank struct {
 	now     samples.Values
 	peaks   []samples.Peak
 	growth  []samples.Growth
+	signs   *signs
 }
 
 // sampled is what the samples of all attempts have in common. Only one goroutine at a time
@@ -98,7 +99,7 @@ type keptSample struct {
 // answers already.
 func (a *agent) sample(o *orders.Start, devices prober) {
 	if s := a.sampling; o.Alone && s != nil && !s.over {
-		s.add(o)
+		s.add(o, a.workers)
 		return
 	}
 	a.endSampling()
@@ -110,7 +111,7 @@ func (a *agent) sample(o *orders.Start, devices prober) {
 		run: a.sampled, attempt: a.attempt, slots: o.Slots, began: time.Now(), cancel: cancel, every: samplePace,
 		ranks: map[int]*sampledRank{}, pids: map[int]owner{},
 	}
-	s.add(o)
+	s.add(o, a.workers)
 	a.sampling = s
 	if devices != nil {
 		s.ended.Go(func() { s.lookOn(ctx, devices) })
@@ -118,11 +119,13 @@ func (a *agent) sample(o *orders.Start, devices prober) {
 	s.ended.Go(func() { a.measure(ctx, s) })
 }
 
-func (s *sampling) add(o *orders.Start) {
+func (s *sampling) add(o *orders.Start, workers map[int]*worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range o.Ranks {
-		s.ranks[r.Rank] = &sampledRank{attempt: o.Attempt, slot: r.Local, device: r.Device, began: time.Now(), now: samples.None()}
+		s.ranks[r.Rank] = &sampledRank{
+			attempt: o.Attempt, slot: r.Local, device: r.Device, began: time.Now(), now: samples.None(), signs: signsOf(workers[r.Rank]),
+		}
 	}
 }
 
@@ -298,12 +301,17 @@ func (s *sampling) measureOnce(now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	resident := residentOf(s.pids)
+	processes := map[int][]int{}
+	for pid, who := range s.pids {
+		processes[who.rank] = append(processes[who.rank], pid)
+	}
 	who, values := slices.Repeat([]samples.Occupant{samples.Nobody}, s.slots), slices.Repeat([]samples.Values{samples.None()}, s.slots)
 	for rank, r := range s.ranks {
 		r.now = samples.None()
 		if bytes, runs := resident[rank]; runs {
 			r.now[samples.RSS] = bytes
 			s.ofDevice(&r.now, rank, r.device, now)
+			r.signs.look(now, processes[rank], r.now)
 			r.peaks = samples.Raise(r.peaks, r.attempt, samples.PhaseOf(now.Sub(r.began).Seconds()), r.now)
 		}
 		if r.slot < s.slots {
@@ -462,7 +470,7 @@ func (s *sampling) digest(now time.Time) *samples.Digest {
 		if math.IsNaN(r.now[samples.RSS]) {
 			continue // it has ended
 		}
-		one := samples.Rank{Rank: rank, Attempt: r.attempt, Processes: count[rank], Now: r.now, Peaks: slices.Clone(r.peaks), Growth: r.growth}
+		one := samples.Rank{Rank: rank, Attempt: r.attempt, Processes: count[rank], Now: r.now, Peaks: slices.Clone(r.peaks), Growth: r.growth, Pulse: r.signs.pulse(now, rank, r.attempt)}
 		if len(s.kept) > 0 {
 			newest := s.kept[len(s.kept)-1].gpus
 			one.Total, one.GPU = number(second(newest.Used(r.device))), indexOf(newest, r.device)

@@ -85,6 +85,7 @@ type brain struct {
 	watch     *watching             // who holds the devices of the attempt; nil: nobody looks
 	events    map[int][]deviceEvent // of the attempt, by host
 	memory    memory
+	hanging   hanging
 	empty     *emptying // between an attempt's end and what follows; nil: not waited for
 	looks     int       // at devices that were asked for
 
@@ -285,6 +286,8 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.deviceReported(host, n.Device, at)
 	case n.Warning != nil:
 		b.warning(h, n.Warning)
+	case n.Stacks != nil:
+		b.stacksTaken(host, n.Stacks)
 	case n.Failing != nil:
 		b.failing(host, n.Failing, at)
 	case n.Finished != nil:
@@ -548,7 +551,7 @@ func (b *brain) startOn(host int, m plan.Meeting) *orders.Start {
 	return &orders.Start{
 		Attempt: m.Attempt, Command: b.plan.CommandFor(m), Signal: b.stopSignal, Grace: b.grace,
 		Watch: len(b.plan.Hosts[host].Devices) > 0, Checkpoints: b.job.Progress.Folder, Slots: b.plan.Hosts[host].Ranks,
-		Observe: orders.Observe(b.job.Observe),
+		Observe: orders.Observe(b.job.Observe), Recorder: b.job.Hang != nil && b.plan.Backend == "nccl",
 	}
 }
 

@@ -23,6 +23,7 @@ type News struct {
 	Samples  *samples.Digest    `json:"samples,omitempty"`
 	Observed *Observed          `json:"observed,omitempty"`
 	Device   *DeviceEvent       `json:"device,omitempty"`
+	Stacks   *StacksTaken       `json:"stacks,omitempty"`
 	Failing  *Failing           `json:"failing,omitempty"`
 	Finished *Finished          `json:"finished,omitempty"`
 }
@@ -36,6 +37,26 @@ type Observed struct {
 type RankObserved struct {
 	Attempt int             `json:"attempt"`
 	Latest  *observe.Latest `json:"latest"`
+}
+
+// StacksTaken answers Stacks.
+type StacksTaken struct {
+	Number int               `json:"number"`
+	Ranks  map[int]RankStack `json:"ranks"` // that run
+}
+
+// RankStack is where a rank's program is.
+type RankStack struct {
+	Stdout []byte `json:"stdout,omitempty"` // the end of each
+	Stderr []byte `json:"stderr,omitempty"`
+	PID    int    `json:"pid"`           // of the process that was looked at
+	State  string `json:"state"`         // as the kernel has it: "S (sleeping) in futex_wait_queue"
+	How    string `json:"how,omitempty"` // the stack was found: "py-spy", "faulthandler", "kernel"
+	Text   string `json:"text,omitempty"`
+	Why    string `json:"why,omitempty"`  // there is no stack of the program
+	File   string `json:"file,omitempty"` // where all of it is
+	// Recorder is the file that torch's flight recorder has written.
+	Recorder string `json:"recorder,omitempty"`
 }
 
 // Failing says that this host ends its workers without having been told to.

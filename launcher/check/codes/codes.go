@@ -128,6 +128,8 @@ const (
 
 	MemoryGrowth    = "memory_growth"
 	MemoryImbalance = "memory_imbalance"
+	Silent          = "silent"
+	Straggler       = "straggler"
 )
 
 // All are the codes, in the order of reading: before the start GPUs, software, limits,
@@ -213,6 +215,8 @@ var All = []Code{
 	{Name: CannotSee, Severity: Info, Worst: Warn, When: After, Meaning: "whose processes are on GPUs cannot be seen"},
 	{Name: MemoryGrowth, Severity: Warn, When: After, Meaning: "memory that a rank uses has risen steadily for an hour or more"},
 	{Name: MemoryImbalance, Severity: Warn, When: After, Meaning: "a rank has held far more memory of its GPU than the others"},
+	{Name: Silent, Severity: Warn, When: After, Meaning: "nothing has moved in any rank for the silence of the hang block"},
+	{Name: Straggler, Severity: Warn, When: After, Meaning: "a rank keeps the others waiting"},
 
 	{Name: "busy_device", Severity: Warn, When: Planning, Meaning: "a GPU that the job file names is busy; see gpu_in_use"},
 	{Name: "device_order", Severity: Warn, When: Planning, Meaning: "numbers of GPUs may mean different cards to CUDA"},
