@@ -18,12 +18,12 @@ import (
 
 var mpsRoom sharedBed
 
-// theMPSHosts are two machines with MPS: four cards of one, of the other older ones.
+// theMPSHosts are machines with MPS: four cards of one, older ones, and such with MIG.
 func theMPSHosts(t *testing.T) *testbed.Bed {
 	t.Helper()
-	names := []string{"shared", "old"}
+	names := []string{"shared", "old", "parted"}
 	return mpsRoom.get(t, testbed.Options{Hosts: len(names), Names: names, Each: func(i int, h *testbed.HostOptions) {
-		h.GPUs = onThisMachine(t, []func() *gpus.Scenario{gpus.L40S, gpus.Pascal}[i]()).OwnCards(100 + i)
+		h.GPUs = onThisMachine(t, []func() *gpus.Scenario{gpus.L40S, gpus.Pascal, idleMIG}[i]()).OwnCards(100 + i)
 	}})
 }
 
@@ -167,6 +167,9 @@ func TestMPSEndsWithTheRunHoweverThatEnds(t *testing.T) {
 		}},
 		{"its keeper is killed", func(t *testing.T, _ *user, _ *launch, h *testbed.Host) {
 			signalTo(t, h, inRole(t, h, keeper), syscall.SIGKILL)
+		}},
+		{"its coordinator is killed", func(t *testing.T, _ *user, _ *launch, h *testbed.Host) {
+			signalTo(t, h, inRole(t, h, coordinator), syscall.SIGKILL)
 		}},
 		{"a worker fails", func(_ *testing.T, u *user, _ *launch, _ *testbed.Host) { u.file("fail", "") }},
 	} {
@@ -475,4 +478,32 @@ esac`, u.dir)
 		t.Error("the run is told to have ended well")
 	}
 	noMPSLeft(t, u.bed.Host("shared"))
+}
+
+func TestAMIGDeviceHasADaemonOfItsOwn(t *testing.T) {
+	u := newUser(t, theMPSHosts(t))
+	h := u.bed.Host("parted")
+	var uuid string
+	for _, g := range h.GPUs().GPUs {
+		if len(g.MIG.Instances) > 0 {
+			uuid = g.MIG.Instances[0].UUID
+			break
+		}
+	}
+	path := u.sharingJob("parted", "-bytes 1GiB -for 500ms", "    devices = ["+hclString(uuid)+"]", "    ranks_per_gpu = 2\n    pinned_memory_limit = \"2GiB\"")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := u.run("run", u.file("parted.hcl", strings.Replace(string(text), `"shared"`, `"parted"`, 1))).exits(0)
+	found := sharersOf(t, r)
+	if len(found) != 2 {
+		t.Errorf("%d workers have said where they are:\n%s", len(found), r.stdout)
+	}
+	for rank, s := range found {
+		if s.UUID != uuid || s.MPS == nil || s.MPS.Limit != 2<<30 {
+			t.Errorf("rank %s: %+v", rank, s)
+		}
+	}
+	noMPSLeft(t, h)
 }

@@ -349,6 +349,11 @@ func (p *Plan) mpsProblems() []Problem {
 		all = append(all, Problem{Code: code, Host: host, Message: fmt.Sprintf(format, args...)})
 	}
 	for i, h := range p.Hosts {
+		for _, limit := range p.limitNames() {
+			if value, found := p.facts[i].Environ[limit.variable]; found && !limit.set {
+				say("mps_found", h.Name, "%s: %s=%s is set there, not by the job file, and limits ranks; the mps block has %s for that", h.Name, limit.variable, value, limit.name)
+			}
+		}
 		if p.Backend != "nccl" || len(h.Devices) == 0 {
 			continue
 		}
@@ -367,6 +372,19 @@ func (p *Plan) mpsProblems() []Problem {
 		}
 	}
 	return all
+}
+
+// limitName is a limit of the mps block.
+type limitName struct {
+	variable, name string
+	set            bool
+}
+
+func (p *Plan) limitNames() []limitName {
+	return []limitName{
+		{mps.ActiveThreads, "active_thread_percentage", len(p.job.MPS.Threads) > 0},
+		{mps.PinnedMemory, "pinned_memory_limit", len(p.job.MPS.Memory) > 0},
+	}
 }
 
 // ncclShares reports whether NCCL will let ranks share GPUs.
