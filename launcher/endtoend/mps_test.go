@@ -227,7 +227,7 @@ func TestADaemonOrServerThatDiesIsTheFirstCause(t *testing.T) {
 func TestAnotherAttemptHasADaemonThoughTheFirstHasDied(t *testing.T) {
 	u := newUser(t, theMPSHosts(t))
 	h := u.bed.Host("shared")
-	l := u.start("run", u.sharingJob("again", fmt.Sprintf("if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then exec cudaworker -for 60s; else exec cudaworker -for 100ms; fi"), "    devices = [0]", "    ranks_per_gpu = 2",
+	l := u.start("run", u.sharingJob("again", "if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then exec cudaworker -for 60s; else exec cudaworker -for 100ms; fi", "    devices = [0]", "    ranks_per_gpu = 2",
 		"restart {\n attempts = 1\n backoff = \"0s\"\n}"))
 	l.waitToSay("every rank was seen on its GPU")
 	control, _ := mpsProcesses(t, h)

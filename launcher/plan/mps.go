@@ -181,12 +181,12 @@ func (c *chooser) checkMPS(s share) {
 			c.refuse("mps_mig", "%s: %s: drivers before %d give a MIG device no name that an MPS daemon can be started for (there is %s)", c.host.Name, d, mps.MIGByUUID, *c.devices.GPUs.Driver)
 		}
 	}
+	if c.facts.MPS != nil && c.facts.MPS.Program == "" {
+		c.refuse("no_mps", "%s: there is no %s, neither in PATH nor where drivers put it: install the driver's MPS (packages call it nvidia-compute-utils or nvidia-driver-cuda), or leave the mps block out", c.host.Name, mps.ControlProgram)
+	}
 	if m.Existing {
 		c.checkExisting(m, s)
 		return
-	}
-	if c.facts.MPS != nil && c.facts.MPS.Program == "" {
-		c.refuse("no_mps", "%s: there is no %s, neither in PATH nor where drivers put it: install the driver's MPS (packages call it nvidia-compute-utils or nvidia-driver-cuda), or leave the mps block out", c.host.Name, mps.ControlProgram)
 	}
 	c.checkOthers(s)
 	c.checkExclusive(m, s)
