@@ -45,7 +45,11 @@ func (k *Known) State(ctx context.Context) (event.State, error) {
 	if err != nil {
 		return event.State{Name: event.Unknown, Message: err.Error()}, err
 	}
-	return k.stateOf(found), nil
+	s := k.stateOf(found)
+	if found.Control != "" && s.Report == nil {
+		s.Samples = samplesNow(ctx, host, found.Control)
+	}
+	return s, nil
 }
 
 func (k *Known) connect(ctx context.Context, h notebook.Host) (remote.Host, error) {
@@ -93,6 +97,11 @@ func (k *Known) stateOf(found orders.Lookup) event.State {
 		lines[i] = line
 	}
 	s := event.Fold(lines)
+	if found.Observed != nil && s.Report == nil {
+		for rank, told := range found.Observed.Ranks {
+			s.Observe(rank, told.Attempt, told.Latest)
+		}
+	}
 	switch {
 	case s.Report != nil:
 		k.note(s)

@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -17,6 +18,15 @@ func (g *GPUs) Unknown() []string { return unknown(reflect.ValueOf(*g), "") }
 
 // Explain gives this reason to each nil value of the machine that has none yet.
 func (g *GPUs) Explain(reason string) { g.Why = explain(g.Why, g.Unknown(), reason) }
+
+// Unknown lists the values of s that are nil, by JSON name. Only a GPU in MIG mode has
+// instances.
+func (s *GPUSample) Unknown() []string {
+	return slices.DeleteFunc(unknown(reflect.ValueOf(*s), ""), func(name string) bool { return name == "instances" })
+}
+
+// Explain gives this reason to each nil value that has none yet.
+func (s *GPUSample) Explain(reason string) { s.Why = explain(s.Why, s.Unknown(), reason) }
 
 func explain(why map[string]string, names []string, reason string) map[string]string {
 	for _, name := range names {

@@ -24,12 +24,18 @@ might be. muster run does the same and starts unless something fails (--no-check
 
    muster check train.hcl
    muster check train.hcl --json | jq '.findings[] | select(.severity == "fail")'
+   muster check train.hcl --collective      ranks measure how they compute and work together
+
+With --collective ranks multiply matrices and do all-reduces with the job's own torch, all
+of them and then pairs of hosts, for a minute at most where nothing hangs: who is slow,
+wrong or hangs is named.
 
 A job file says what counts: check { ignore = ["` + codes.All[0].Name + `"] severity = { disk_full = "fail" } }.
 Exit status: 0 the job could start; 75 it could not; 69 a host was not reached.
 What is looked for: ` + wrapped(codes.Names()) + `.`,
 		Flags: []cli.Flag{
 			varFlag(),
+			&cli.BoolFlag{Name: "collective", Usage: "have the ranks measure matrix products and all-reduces, of pairs of hosts too"},
 			&cli.BoolFlag{Name: "json", Usage: "one JSON object"},
 		},
 		Action:       checkJob,
@@ -72,12 +78,16 @@ func checkJob(c *cli.Context) error {
 	wishes, end := listenForWishes(true)
 	defer end()
 	r := &launcher.Run{Source: source, Job: job, Connect: connect, View: v, Wishes: wishes}
-	found, status, err := r.DoChecks(context.Background())
+	found, status, err := check(r, c.Bool("collective"))
 	screen.Status("")
 	if err != nil {
 		return err
 	}
-	checked := view.Checked{Job: job.Name, Plan: found.Plan, Checks: len(codes.Names(codes.Before)), Findings: found.Findings}
+	kinds := []codes.When{codes.Before}
+	if c.Bool("collective") {
+		kinds = append(kinds, codes.Asked)
+	}
+	checked := view.Checked{Job: job.Name, Plan: found.Plan, Checks: len(codes.Names(kinds...)), Findings: found.Findings}
 	if c.Bool("json") {
 		if err := view.CheckJSON(os.Stdout, checked); err != nil {
 			return err
@@ -89,4 +99,12 @@ func checkJob(c *cli.Context) error {
 		return nil
 	}
 	return exitError(status)
+}
+
+// check checks hosts, and has ranks measure where that is asked for.
+func check(r *launcher.Run, collective bool) (launcher.Checked, int, error) {
+	if collective {
+		return r.DoCollective(context.Background())
+	}
+	return r.DoChecks(context.Background())
 }

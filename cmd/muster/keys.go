@@ -10,10 +10,10 @@ import (
 	"golang.org/x/term"
 )
 
-// listenForKeys calls detach when d is typed at the terminal. The terminal itself is
+// listenForKeys does what keys stand for when they are typed at the terminal. The terminal itself is
 // read, not standard input, and only while this process is in its foreground: a job in
 // the background that touches the terminal would be stopped for it.
-func listenForKeys(detach func()) (end func()) {
+func listenForKeys(does map[byte]func()) (end func()) {
 	if !term.IsTerminal(int(os.Stderr.Fd())) {
 		return func() {}
 	}
@@ -21,14 +21,14 @@ func listenForKeys(detach func()) (end func()) {
 	if err != nil {
 		return func() {}
 	}
-	k := &keys{tty: tty, detach: detach, done: make(chan struct{})}
+	k := &keys{tty: tty, does: does, done: make(chan struct{})}
 	k.workers.Go(k.run)
 	return k.end
 }
 
 type keys struct {
 	tty     *os.File
-	detach  func()
+	does    map[byte]func()
 	done    chan struct{}
 	workers sync.WaitGroup
 
@@ -106,8 +106,8 @@ func (k *keys) read() {
 		if err != nil {
 			return
 		}
-		if n == 1 && buf[0] == 'd' {
-			k.detach()
+		if does := k.does[buf[0]]; n == 1 && does != nil {
+			does()
 		}
 	}
 }

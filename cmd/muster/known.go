@@ -211,9 +211,9 @@ func attach(c *cli.Context) error {
 
 func stopCommand() *cli.Command {
 	return &cli.Command{
-		Name:         "stop",
-		Usage:        "end a run and wait until it is over",
-		ArgsUsage:    runArgument,
+		Name:      "stop",
+		Usage:     "end a run and wait until it is over",
+		ArgsUsage: runArgument,
 		Description: runHelp + ` Workers get their grace (stop.grace of the job file) unless --now is given.
 
    muster stop -
@@ -283,5 +283,5 @@ func showReport(c *cli.Context) error {
 		return view.ReportJSON(os.Stdout, s.Report)
 	}
 	view.Report(screen, s.Report)
-	return nil
+	return view.Peaks(os.Stdout, s.Report)
 }

@@ -47,7 +47,7 @@ lost; 75 refused before a worker was started; 70 a fault of muster itself;
 129, 130, 143 after SIGHUP, Ctrl-C, SIGTERM.`,
 		Commands: []*cli.Command{
 			runCommand(), planCommand(), probeCommand(), checkCommand(),
-			psCommand(), statusCommand(), logsCommand(), attachCommand(), stopCommand(), reportCommand(),
+			psCommand(), statusCommand(), topCommand(), logsCommand(), attachCommand(), stopCommand(), reportCommand(),
 			mpsCommand(), versionCommand(),
 		},
 		DisableSliceFlagSeparator: true, // a value may hold commas

@@ -30,7 +30,7 @@ func listenForWishes(keys bool) (wishes <-chan launcher.Wish, end func()) {
 	workers.Go(func() { passOn(signals, out, done) })
 	closeKeys := func() {}
 	if keys {
-		closeKeys = listenForKeys(func() { out <- launcher.Wish{Detach: true, Reason: "detached"} })
+		closeKeys = listenForKeys(map[byte]func(){'d': func() { out <- launcher.Wish{Detach: true, Reason: "detached"} }})
 	}
 	return out, func() {
 		closeKeys()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -72,6 +73,10 @@ type agent struct {
 	// policySaid is set once it was told that memory policies do not work here.
 	policySaid bool
 	sight      sight
+	sampled    *sampled     // nil before the first attempt
+	sampling   *sampling    // of the attempt
+	digestPace atomic.Int64 // nanoseconds between two digests of samples
+	observed   observed
 	after      []*afterwards // that are kept back
 	follows    context.Context
 	unfollow   context.CancelFunc
@@ -88,6 +93,7 @@ func (a *agent) run() error {
 	a.inbox = make(chan func(), 64)
 	a.workers, a.newest = map[int]*worker{}, map[int]output{}
 	a.plugins = newPluginDesk(a.leash)
+	a.digestPace.Store(int64(digestPace))
 	a.follows, a.unfollow = context.WithCancel(context.Background())
 	defer a.unfollow()
 	go a.words.listen(func(m *orders.ToAgent, err error) { a.post(func() { a.hear(m, err) }) })
@@ -233,6 +239,8 @@ func (a *agent) obey(payload []byte) {
 		a.startFollowing(o.Follow)
 	case o.Look != nil:
 		go a.lookOnce(o.Look)
+	case o.Pace != nil:
+		a.digestPace.Store(int64(o.Pace.Every))
 	case o.Finish != nil:
 		a.finish()
 	}
@@ -256,6 +264,7 @@ func (a *agent) start(o *orders.Start) {
 	a.grace = o.Grace
 	if !o.Alone {
 		a.attempt = o.Attempt
+		a.observed.newAttempt()
 	}
 	scene := newScenery(a.checkpointFolder(o.Checkpoints))
 	defer scene.endUnlessShown()
@@ -312,6 +321,7 @@ func (a *agent) tick(now rendezvous.Instant) {
 		a.beaten = now
 		a.beat(beat)
 	}
+	a.tellObserved(now)
 	a.climb(now)
 	a.endAfterwards(now)
 	if a.hold != nil && now.Sub(a.portSeen) >= portPace {
@@ -362,6 +372,7 @@ func (a *agent) conclude(w *worker, left []proc.Stat) {
 	cut := !w.drained && w.emptyAt != 0
 	closeAll(w.pipes)
 	w.log.Close()
+	w.observer.close()
 	a.warnOfLog(w)
 	_ = a.leash.send(tug{Let: w.log.Path()}, nil)
 	ended, at := w.outcome(cut, left), rendezvous.Now()
@@ -380,11 +391,13 @@ func (a *agent) bury(w *worker, ended *orders.Ended, at rendezvous.Instant) {
 	}
 	if len(a.workers) == 0 {
 		a.sight.end()
+		a.endSampling()
 	}
 	a.checkMPS(w)
 	if len(a.workers) == 0 {
 		a.mps.unwatch()
 	}
+	ended.Peaks = a.sampling.leave(w)
 	w.scene.leave()
 	a.tellAt(orders.News{Ended: ended}, at)
 }
@@ -433,6 +446,7 @@ func (a *agent) finish() {
 	}
 	a.clearing = true
 	a.sight.end()
+	a.closeSamples()
 	a.mps.unwatch()
 	if a.mps.isUnused() {
 		a.clear(nil)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-dev/muster/launcher/hostfs"
+	"github.com/muster-dev/muster/launcher/kernellog"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/rendezvous"
@@ -38,7 +39,7 @@ type scenery struct {
 }
 
 func newScenery(checkpoints string) *scenery {
-	return &scenery{counters: readCounters(""), kernel: openKernelLog("/dev/kmsg"), wall: time.Now(), checkpoints: checkpoints}
+	return &scenery{counters: readCounters(""), kernel: openKernelLog(kernellog.Path), wall: time.Now(), checkpoints: checkpoints}
 }
 
 // show has a worker compare with a scene.
@@ -102,6 +103,9 @@ func (a *agent) evidence(w *worker, e *orders.Ended) *orders.Evidence {
 		out, err = endedWellKept, endedWellKept
 	}
 	found := &orders.Evidence{PIDs: []int{w.child.ID.PID}, Age: rendezvous.Now().Sub(w.began).Seconds()}
+	if told := w.observer.latest(); !told.Empty() {
+		found.Observed = told
+	}
 	found.Stdout, _ = ranklog.Tail(w.log.Path(), ranklog.Stdout, out)
 	found.Stderr, _ = ranklog.Tail(w.log.Path(), ranklog.Stderr, err)
 	if e.Code == 0 && e.Signal == "" {

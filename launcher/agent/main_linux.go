@@ -32,14 +32,15 @@ func Main(prefix, args []string) int {
 		return 64
 	}
 	run, ok := map[string]func(prefix, args []string) error{
-		"keeper": keeperMain,
-		"worker": agentMain,
-		"facts":  factsMain,
-		"lookup": lookupMain,
-		"mps":    mpsMain,
-		"output": outputMain,
-		"env":    func(_, args []string) error { return writeEnviron(args[0]) },
-		"proxy":  proxyMain,
+		"keeper":  keeperMain,
+		"worker":  agentMain,
+		"facts":   factsMain,
+		"lookup":  lookupMain,
+		"mps":     mpsMain,
+		"output":  outputMain,
+		"samples": samplesMain,
+		"env":     func(_, args []string) error { return writeEnviron(args[0]) },
+		"proxy":   proxyMain,
 		smiCommand: func(_, _ []string) error {
 			external.Serve(nvidiasmi.Source, nvidiasmi.New(&nvidiasmi.Program{}))
 			return nil

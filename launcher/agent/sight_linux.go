@@ -67,6 +67,7 @@ func (s *sight) before(at rendezvous.Instant) looked {
 func (a *agent) watchDevices(o *orders.Start) {
 	if o.Alone && a.sight.stop != nil {
 		a.sight.newest.Store(time.Now().UnixNano())
+		a.sample(o, nil)
 		select {
 		case a.sight.woken <- struct{}{}:
 		default:
@@ -75,6 +76,7 @@ func (a *agent) watchDevices(o *orders.Start) {
 	}
 	a.sight.end()
 	if !o.Watch {
+		a.sample(o, nil)
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -84,6 +86,7 @@ func (a *agent) watchDevices(o *orders.Start) {
 	a.sight = sight{stop: stop, newest: newest, woken: make(chan struct{}, 1), prober: prober, owners: map[int]owner{}, ears: newEars()}
 	attempt, woken := a.attempt, a.sight.woken
 	go a.listenToDriver(ctx, attempt)
+	a.sample(o, prober)
 	go func() {
 		defer prober.close()
 		for ctx.Err() == nil {
@@ -172,15 +175,15 @@ func (a *agent) sightOf(attempt int, found *plugins.GPUs, served []orders.MPSSig
 	if err != nil {
 		seen.Error = err.Error()
 	} else {
-		a.fillSight(seen, found)
+		a.fillSight(seen, found, a.ranksByPID())
 	}
 	a.fillMPS(seen, served)
 	return seen
 }
 
 // fillSight finds out whose the processes on the devices are.
-func (a *agent) fillSight(seen *orders.Sight, found *plugins.GPUs) {
-	rankOf, users := a.ranksByPID(), facts.Owners("", found.GPUs)
+func (a *agent) fillSight(seen *orders.Sight, found *plugins.GPUs, rankOf map[int]owner) {
+	users := facts.Owners("", found.GPUs)
 	seen.Used = map[string]uint64{}
 	ours := 0
 	for _, g := range found.GPUs {
@@ -188,7 +191,7 @@ func (a *agent) fillSight(seen *orders.Sight, found *plugins.GPUs) {
 			seen.Used[g.UUID] = *g.Memory.Used
 		}
 		for _, p := range g.Processes {
-			h := orders.Held{UUID: deviceOf(g, p), PID: p.PID, Rank: orders.Nobodys, Kind: p.Kind, Bytes: p.Memory, Command: p.Name}
+			h := orders.Held{UUID: g.DeviceOf(p), PID: p.PID, Rank: orders.Nobodys, Kind: p.Kind, Bytes: p.Memory, Command: p.Name}
 			owner, known := rankOf[p.PID]
 			if !known && users[p.PID] == "" { // gone, or going
 				owner, known = a.sight.owners[p.PID]
@@ -215,16 +218,6 @@ func (a *agent) remember(pid int, o owner) {
 	}
 }
 
-// deviceOf is the UUID of what a process holds: of its MIG instance, where it is on one.
-func deviceOf(g plugins.GPU, p plugins.Process) string {
-	for _, m := range g.MIG.Instances {
-		if p.GI != nil && m.GI != nil && *p.GI == *m.GI && (p.CI == nil || m.CI == nil || *p.CI == *m.CI) {
-			return m.UUID
-		}
-	}
-	return g.UUID
-}
-
 // owner is whose a process is.
 type owner struct {
 	rank  int
@@ -232,12 +225,14 @@ type owner struct {
 }
 
 // ranksByPID are the processes of this host's ranks.
-func (a *agent) ranksByPID() map[int]owner {
+func (a *agent) ranksByPID() map[int]owner { return a.ranksByPIDOf(proc.All()) }
+
+func (a *agent) ranksByPIDOf(all []proc.Stat) map[int]owner {
 	found := map[int]owner{}
 	for rank, w := range a.workers {
 		found[w.child.ID.PID] = owner{rank: rank}
 	}
-	for rank, others := range a.ranksOf(proc.All()) {
+	for rank, others := range a.ranksOf(all) {
 		for _, s := range others {
 			found[s.PID] = owner{rank: rank, child: true}
 		}

@@ -25,9 +25,11 @@ func Before(in Input) []Finding {
 	}
 	j.versions()
 	j.sisterHosts()
+	j.unread()
 	j.sharing()
 	j.clocks()
 	j.reach()
+	j.ownName()
 	sortWorstFirst(j.found)
 	return j.found
 }

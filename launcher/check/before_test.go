@@ -126,6 +126,40 @@ func linksDown(n int) func(g *plugins.GPU) {
 	}
 }
 
+// xid is what the kernel's log has of a GPU.
+func xid(host, gpu, number, times int, text string) func(c *cluster) {
+	return func(c *cluster) {
+		at, _, _ := strings.Cut(c.gpu(host, gpu).PCI, ".")
+		d := c.facts(host).Devices
+		d.Xids = append(d.Xids, nvidia.Xid{PCI: at, Number: number, Count: times, Text: text})
+	}
+}
+
+// What programs did to themselves, notices, and what another Xid explains, is no finding; nor
+// is what happened to a card that is not there any more.
+func TestXidsThatSayNothingOfAGPUAreSilent(t *testing.T) {
+	for name, wrong := range map[string]func(c *cluster){
+		"a program's fault":   xid(1, 3, 31, 2, "MMU Fault"),
+		"a killed program":    xid(1, 3, 45, 40, "Ch 00000001"),
+		"a notice":            xid(1, 3, 63, 1, ""),
+		"no recovery wanted":  xid(1, 3, 154, 1, "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"),
+		"not fatal":           xid(1, 3, 149, 1, "NETIR_LINK_EVT Nonfatal XC1"),
+		"another card's slot": func(c *cluster) { c.facts(1).Devices.Xids = nvidia.Xids{{PCI: "0000:ff:00", Number: 79, Count: 1}} },
+	} {
+		c := healthy(t, 2, "")
+		wrong(c)
+		if found := Before(c.Input); len(found) > 0 {
+			t.Errorf("%s:\n%s", name, text(found))
+		}
+	}
+	c := healthy(t, 2, "")
+	xid(1, 3, 48, 1, "DBE")(c)
+	xid(1, 3, 45, 3, "caused by previous Xid 48")(c)
+	if found := Before(c.Input); len(found) != 1 || !strings.Contains(found[0].Message, "Xid 48") {
+		t.Errorf("a consequence beside its cause:\n%s", text(found))
+	}
+}
+
 var brokenGPUs = []scenario{
 	{code: codes.GPULost, severity: Fail, where: "gpu02 3", says: "fallen off the bus", fix: "reboot", wrong: on(1, 3, func(g *plugins.GPU) {
 		*g = plugins.GPU{Index: 3, PCI: g.PCI, Name: g.Name, State: plugins.StateLost}
@@ -146,6 +180,13 @@ var brokenGPUs = []scenario{
 	{code: codes.ECCModeDiffers, severity: Warn, where: "gpu01 4", says: "ECC is off, on its sister GPUs it is on", wrong: on(0, 4, func(g *plugins.GPU) { g.ECC.Enabled = ptr(false) })},
 	{code: codes.RemapFailed, severity: Fail, where: "gpu01 4", says: "could not be remapped", wrong: on(0, 4, func(g *plugins.GPU) { g.Remapped.Failed, g.Remapped.Pending = ptr(true), ptr(true) })},
 	{code: codes.RemapFailed, severity: Fail, where: "gpu01 4", says: "513 bad memory rows", wrong: on(0, 4, func(g *plugins.GPU) { g.Remapped.Uncorrectable = ptr(513) })},
+	{code: codes.XidSinceBoot, severity: Warn, where: "gpu02 3", says: "Xid 79, 2 times since the boot: the GPU has fallen off the bus", fix: "reset", wrong: xid(1, 3, 79, 2, "pid=1, name=python, GPU has fallen off the bus.")},
+	{code: codes.XidSinceBoot, severity: Warn, where: "gpu02 3", says: "Xid 45 since the boot: a double-bit error", wrong: xid(1, 3, 45, 1, "pid=1, caused by previous Xid 48")},
+	{code: codes.XidSinceBoot, severity: Info, where: "gpu02 3", says: "no rank uses it", ranks: "devices = [0]", wrong: xid(1, 3, 79, 1, "")},
+	{code: codes.XidSinceBoot, severity: Info, where: "gpu02 3", says: "Xid 94 since the boot", wrong: xid(1, 3, 94, 1, "Contained")},
+	{code: codes.XidSinceBoot, severity: Info, where: "gpu02 3", says: "Xid 31, 12 times", fix: "different programs", wrong: xid(1, 3, 31, 12, "MMU Fault")},
+	{code: codes.XidSinceBoot, severity: Warn, where: "gpu02 3", says: "Xid 63 since the boot", more: "restart {\n xid = { 63 = \"stop\" }\n}", wrong: xid(1, 3, 63, 1, "")},
+	{code: codes.XidsUnknown, severity: Info, where: "", says: "gpu01, gpu02: which errors", fix: "dmesg_restrict", wrong: everywhere(func(f *facts.Host) { f.Devices.NoXids = "operation not permitted" })},
 	{code: codes.RemapPending, severity: Warn, where: "gpu01 4", says: "next reset", wrong: on(0, 4, func(g *plugins.GPU) { g.Remapped.Pending, g.Remapped.Uncorrectable = ptr(true), ptr(512) })},
 	{code: codes.RetirePending, severity: Warn, where: "gpu01 4", says: "61 are already", wrong: on(0, 4, func(g *plugins.GPU) {
 		g.Retired = plugins.Retired{SingleBit: ptr(60), DoubleBit: ptr(1), Pending: ptr(true)}
@@ -182,6 +223,8 @@ var setGPUs = []scenario{
 	{code: codes.FabricManager, severity: Fail, where: "gpu02", says: "of version 550.54.14", wrong: at(1, func(f *facts.Host) { f.Devices.FabricManager = facts.FabricManager{Version: "550.54.14"} })},
 	{code: codes.Throttled, severity: Warn, where: "gpu02 2", says: "too hot (hw thermal), the power supply asks for it", wrong: on(1, 2, func(g *plugins.GPU) { g.Throttled = []string{"hw_thermal", "sw_power_cap", "hw_power_brake"} })},
 	{code: codes.Throttled, severity: Info, where: "gpu02 2", says: "no rank uses it", ranks: "devices = [0]", wrong: on(1, 2, func(g *plugins.GPU) { g.Throttled = []string{"hw_slowdown"} })},
+	{code: codes.PCIeNarrow, severity: Warn, where: "gpu02 2", says: "x8, those of its sister GPUs are x16", wrong: on(1, 2, func(g *plugins.GPU) { g.PCIe.Width, g.PCIe.WidthMax = ptr(8), ptr(8) })},
+	{code: codes.PCIeSlow, severity: Warn, where: "gpu02 2", says: "generation 3 at most, those of its sister GPUs are of 5", fix: "reseat", wrong: on(1, 2, func(g *plugins.GPU) { g.PCIe.GenerationMax = ptr(3) })},
 	{code: codes.PCIeNarrow, severity: Warn, where: "gpu02 2", says: "x8 of x16, its sister GPUs have more", wrong: on(1, 2, func(g *plugins.GPU) { g.PCIe.Width = ptr(8) })},
 	{code: codes.PersistenceOff, severity: Warn, where: "gpu02 2", says: "on its sister GPUs it is on", wrong: on(1, 2, func(g *plugins.GPU) { g.Persistence = ptr(false) })},
 	{code: codes.PersistenceOff, severity: Info, where: "gpu02 2", says: "off: the first", ranks: "devices = [2]", wrong: func(c *cluster) {

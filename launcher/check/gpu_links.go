@@ -13,23 +13,47 @@ import (
 func (h *hostJudge) links(g usedGPU) {
 	h.nvlinks(g)
 	h.fabric(g)
+	h.pcie(g)
+}
+
+// pcie is about the link to the machine. Its width counts at any time; its generation drops
+// whenever a card is idle (N), so that only what it could be is compared here, with sister
+// GPUs of other slots.
+func (h *hostJudge) pcie(g usedGPU) {
+	const fix = "reseat the card or its riser; on a board that shares lanes between slots it is meant so, check { ignore = [\"%s\"] }"
 	now, most := g.PCIe.Width, g.PCIe.WidthMax
-	if now != nil && most != nil && *now < *most {
+	sisters := h.widestSister(g)
+	switch {
+	case now != nil && most != nil && *now < *most:
 		// A drains such machines; but boards of workstations share lanes out by design.
-		h.sayOf(g, codes.PCIeNarrow, "", "reseat the card or its riser; on a board that shares lanes between slots it is meant so, check { ignore = [\"pcie_narrow\"] }",
-			"PCIe link x%d of x%d%s", *now, *most, h.widerSisters(g))
+		words := ""
+		if sisters > *now {
+			words = ", its sister GPUs have more"
+		}
+		h.sayOf(g, codes.PCIeNarrow, "", fmt.Sprintf(fix, codes.PCIeNarrow), "PCIe link x%d of x%d%s", *now, *most, words)
+	case now != nil && *now < sisters:
+		h.sayOf(g, codes.PCIeNarrow, "", fmt.Sprintf(fix, codes.PCIeNarrow), "PCIe link x%d, those of its sister GPUs are x%d", *now, sisters)
+	}
+	if best := h.fastestSister(g); g.PCIe.GenerationMax != nil && *g.PCIe.GenerationMax < best {
+		h.sayOf(g, codes.PCIeSlow, "", fmt.Sprintf(fix, codes.PCIeSlow)+"; the firmware's setup may hold the slot down too",
+			"PCIe link of generation %d at most, those of its sister GPUs are of %d", *g.PCIe.GenerationMax, best)
 	}
 }
 
-func (h *hostJudge) widerSisters(g usedGPU) string {
-	widest := 0
+// widestSister and fastestSister are the most lanes and the best generation among sister
+// GPUs; 0 where they do not tell.
+func (h *hostJudge) widestSister(g usedGPU) (most int) {
 	for _, s := range h.sisters(g) {
-		widest = max(widest, orZero(s.PCIe.Width))
+		most = max(most, orZero(s.PCIe.Width))
 	}
-	if widest > *g.PCIe.Width {
-		return ", its sister GPUs have more"
+	return most
+}
+
+func (h *hostJudge) fastestSister(g usedGPU) (best int) {
+	for _, s := range h.sisters(g) {
+		best = max(best, orZero(s.PCIe.GenerationMax))
 	}
-	return ""
+	return best
 }
 
 // nvlinks compares with the sister GPUs, as A and preflight scripts do: a link that is

@@ -13,6 +13,7 @@ func (h *hostJudge) devices() {
 			continue // it tells nothing else that could be relied on
 		}
 		h.errors(g)
+		h.xids(g)
 		h.repairs(g)
 		h.settings(g)
 		h.links(g)

@@ -200,6 +200,7 @@ var cutNetworks = []scenario{
 		c.Hosts[0].Reach = append(c.Hosts[0].Reach, Reach{Of: 1, Addr: "10.0.0.2:9", Error: "no route to host"})
 	}},
 	{code: codes.MTUDiffers, severity: Warn, hosts: 3, where: "gpu03", says: "an MTU of 1500, where gpu01, gpu02 have 9000", fix: "ip link set dev eno1 mtu", wrong: at(2, func(f *facts.Host) { f.NICs[1].MTU = 1500 })},
+	{code: codes.NameLoopback, severity: Warn, where: "gpu02", says: "its name gpu02 resolves to 127.0.1.1 there", fix: "/etc/hosts", ranks: "backend = \"gloo\"", more: `program = "jax"`, wrong: at(1, func(f *facts.Host) { f.HostnameAddrs = []string{"127.0.1.1"} })},
 	{code: codes.SameSubnet, severity: Warn, where: "gpu02", says: "eno1 and eno2 are both in 10.0.0.0/24", wrong: func(c *cluster) {
 		nic := &c.facts(1).NICs[2]
 		nic.Up, nic.Addresses, nic.Networks = true, []string{"10.0.0.77"}, []string{"10.0.0.77/24"}
@@ -210,6 +211,18 @@ var cutNetworks = []scenario{
 		c.facts(1).NICs[1].Up = false
 		c.Hosts[1].Reach[0].From = ""
 	}},
+}
+
+// torch is told an interface, and NCCL takes none from the name.
+func TestANameThatLeadsBackIsSilentWithTorch(t *testing.T) {
+	for name, c := range map[string]*cluster{
+		"torch": healthy(t, 2, "backend = \"gloo\""), "NCCL": healthy(t, 2, "", `program = "jax"`), "one host": healthy(t, 1, "backend = \"gloo\"", `program = "jax"`),
+	} {
+		everywhere(func(f *facts.Host) { f.HostnameAddrs = []string{"127.0.1.1"} })(c)
+		if found := Before(c.Input); len(found) > 0 {
+			t.Errorf("%s:\n%s", name, text(found))
+		}
+	}
 }
 
 // What leads to no other host is said on every host (B30).

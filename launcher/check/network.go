@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 )
 
@@ -29,6 +30,26 @@ func (j *judge) reach() {
 	if at := j.meetingAt(); at != "" {
 		j.meeting(at)
 	}
+}
+
+// ownName is about hosts whose own name resolves to loopback, as Debian's installer leaves it.
+// torch is told an interface to use; JAX on CPUs takes the address of the name (its gloo
+// context) and ends with "connection refused" from 127.0.1.1.
+func (j *judge) ownName() {
+	if len(j.in.Hosts) < 2 || j.in.Job.Program != config.ProgramJAX || j.in.Plan.Backend == "nccl" {
+		return
+	}
+	for _, h := range j.in.Hosts {
+		if addrs := h.Facts.HostnameAddrs; len(addrs) > 0 && !slices.ContainsFunc(addrs, leadsOut) {
+			j.add(Finding{Code: codes.NameLoopback, Host: h.Name}, "", "write an address that the others reach in front of the name in /etc/hosts there, by root",
+				"its name %s resolves to %s there, and JAX on CPUs gives that to the other hosts as its address", h.Facts.Hostname, strings.Join(addrs, ", "))
+		}
+	}
+}
+
+func leadsOut(addr string) bool {
+	ip, err := netip.ParseAddr(addr)
+	return err == nil && !ip.IsLoopback()
 }
 
 // tried are the addresses of a host that others have tried, in the order of preference.

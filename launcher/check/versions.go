@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/plugins"
 )
@@ -86,7 +87,7 @@ func (j *judge) torchMissing() {
 			without = append(without, i)
 		}
 	}
-	if len(without) == 0 || j.in.Plan.Backend == "none" {
+	if len(without) == 0 || j.in.Plan.Backend == "none" || j.in.Job.Program == config.ProgramJAX {
 		return
 	}
 	const fix = "name the environment that has it: command = [\"venv/bin/python\", ...], or setup = \"source ~/venv/bin/activate\""

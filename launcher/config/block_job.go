@@ -27,6 +27,7 @@ var jobSchema = schema{
 		{name: "mode"},
 		{name: "tasks"},
 		{name: "tasks_file"},
+		{name: "program"},
 	},
 	blocks: []blockSchema{
 		{name: "hosts", label: `"ssh"`, required: true, missing: `hosts "local" {} for this machine, or hosts "ssh" { names = [...] }`},
@@ -40,6 +41,7 @@ var jobSchema = schema{
 		{name: "early_exit"},
 		{name: "restart"},
 		{name: "progress"},
+		{name: "observe"},
 		{name: "check"},
 		{name: "logs"},
 	},
@@ -76,7 +78,9 @@ const defaultLease = 30 * time.Second
 // job decodes a job block.
 func (d *decoder) job(block *hclsyntax.Block) *Job {
 	c := d.content(block.Body, block.DefRange(), jobSchema)
+	d.program = d.oneOf(c.attrs["program"], "", []string{ProgramTorch, ProgramJAX})
 	job := &Job{
+		Program: d.program,
 		Name:    d.jobName(block),
 		Command: d.command(c.attrs["command"]),
 		Lease:   d.duration(c.attrs["lease"], defaultLease, time.Second, time.Hour),
@@ -110,6 +114,7 @@ func (d *decoder) job(block *hclsyntax.Block) *Job {
 	job.EarlyExit = d.earlyExit(first(c.blocks["early_exit"]))
 	job.Restart = d.restart(first(c.blocks["restart"]), job, ranks.backend)
 	job.Progress = d.progress(first(c.blocks["progress"]))
+	job.Observe = d.observe(first(c.blocks["observe"]))
 	job.Check = d.check(first(c.blocks["check"]))
 	job.Logs = d.logs(first(c.blocks["logs"]), job.worldSize())
 	job.Forward, job.forwarded = d.forward(c.attrs["forward"])

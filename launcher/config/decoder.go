@@ -19,6 +19,7 @@ type decoder struct {
 	used    map[string]bool // variables that an expression refers to
 	usedAll bool            // an expression refers to var as a whole
 
+	program string          // of the job: what its variables are for
 	hostEnv map[string]bool // variables that env_of_host is called with
 
 	// partial is set when syntax errors hide parts of the file: what is not there

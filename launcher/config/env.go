@@ -152,7 +152,11 @@ func (d *decoder) checkEnvName(name string, at hcl.Range) bool {
 		d.error(at, "Invalid variable name", "%q: the name of a variable is made of letters, digits and _, and does not begin with a digit.", name)
 		return false
 	}
-	if reason := ownedBy(name); reason != "" {
+	reason := ownedBy(name)
+	if d.program == ProgramJAX && reason == "" {
+		reason = ownedByJAX[name]
+	}
+	if reason != "" {
 		d.error(at, "Variable belongs to muster", "%s cannot be set in env: %s", name, reason)
 		return false
 	}

@@ -28,6 +28,16 @@ var ownedPrefixes = map[string]string{
 	"MUSTER_":       "names with MUSTER_ are muster's own. Choose another name.",
 }
 
+// ownedByJAX are those that the plan sets where program = "jax".
+var ownedByJAX = map[string]string{
+	"JAX_COORDINATOR_ADDRESS":    "it is an address of the first host that every host was seen to reach, with a new free port for each attempt.",
+	"JAX_LOCAL_DEVICE_IDS":       "the plan gives each rank its GPU. Set ranks { devices = [0, 1] } to choose them.",
+	"OMPI_MCA_orte_hnp_uri":      "jax.distributed.initialize() takes the number of ranks from Open MPI's variables where this one is set, and muster sets them.",
+	"OMPI_COMM_WORLD_SIZE":       "it is the number of ranks: set ranks { per_host = ... }.",
+	"OMPI_COMM_WORLD_RANK":       "it is the rank's own number. Other variables can use rank.global.",
+	"OMPI_COMM_WORLD_LOCAL_RANK": "it is the rank's number on its host. Other variables can use rank.local.",
+}
+
 // ownedBy is why a variable cannot be set in env, "" where it can.
 func ownedBy(name string) string {
 	if reason := owned[name]; reason != "" {

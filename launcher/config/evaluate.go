@@ -53,6 +53,7 @@ func (d *decoder) file(body *hclsyntax.Body) *Job {
 	for _, block := range c.blocks["job"] {
 		job = d.job(block)
 	}
+	job.instead(d.src.Instead)
 	d.tryEnv(job)
 	d.warnUnused(c.blocks["variable"])
 	return job

@@ -25,6 +25,9 @@ type Source struct {
 	Vars     map[string]string `json:"vars,omitempty"` // -var NAME=VALUE, as typed
 	Args     []string          `json:"args,omitempty"` // the words after "--", appended to command
 	Dir      string            `json:"dir,omitempty"`  // the launcher's folder: where a relative workdir of this machine starts
+	// Instead takes the place of the job's command, for what muster has ranks do of its own:
+	// see Job.instead.
+	Instead []string `json:"instead,omitempty"`
 	// Forwarded are the variables of the launching machine that forward names. All are
 	// taken for secrets.
 	Forwarded map[string]string `json:"forwarded,omitempty"`
@@ -38,12 +41,19 @@ const (
 	HostsSSH   = "ssh"
 )
 
+// What a job's command may be written for: which library finds the other ranks.
+const (
+	ProgramTorch = "torch" // and whatever reads torchrun's variables
+	ProgramJAX   = "jax"
+)
+
 // Job is a decoded job file. All values are checked and defaults filled in.
 type Job struct {
 	Name      string
 	Command   []string // argv of every worker, Source.Args appended; never a shell line
 	HostsKind string   // HostsLocal or HostsSSH
 	Hosts     []Host   // in job file order, ranges expanded, overrides applied; Hosts[0] is the head host
+	Program   string   `json:",omitempty"` // ProgramJAX; "" and ProgramTorch: as torchrun starts it
 	Backend   string   // "gloo", "nccl", "none" or "" (chosen by what the hosts have)
 	// Independent is set where ranks do not talk to each other: each ends and restarts alone.
 	Independent bool `json:",omitempty"`
@@ -56,6 +66,7 @@ type Job struct {
 	EarlyExit EarlyExit
 	Restart   *Restart `json:",omitempty"` // nil: never
 	Progress  Progress `json:",omitzero"`
+	Observe   Observe  `json:",omitzero"`
 	Check     Check
 	Logs      Logs
 	Lease     time.Duration // how long a silent host may live; 30s unless set

@@ -44,6 +44,9 @@ func (d *decoder) checkIndependent(c content, r ranks) {
 	if at, set := d.written(r.attrs["groups"]); set {
 		d.error(at, "Ranks that do not talk", "groups are ranks that talk to each other, and mode = \"independent\" says that they do not. Leave one of them out.")
 	}
+	if at, set := d.written(c.attrs["program"]); set && d.program == ProgramJAX {
+		d.error(at, "Ranks that do not talk", "program = \"jax\" is for ranks that find each other by jax.distributed.initialize(), and mode = \"independent\" says that they do not. Leave one of them out.")
+	}
 	for _, block := range c.blocks["early_exit"] {
 		d.warn(block.TypeRange, "Without effect", "early_exit is about ranks that wait for each other; with mode = \"independent\" each ends when it is done. Leave it out.")
 	}

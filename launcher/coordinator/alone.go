@@ -152,7 +152,7 @@ func (b *brain) restartAlone(p *place) {
 	end.Class, end.Message, end.Decision, end.Reason, end.Changes = t.cause.Class, t.cause.Message, "restart", t.decision.Reason, t.decision.Changes
 	r.past = append(r.past, end)
 	r.ended = nil
-	r.attempt++
+	r.attempt, r.observed = r.attempt+1, nil
 	b.vacate(p)
 	p.due = t.next
 	if wait := t.decision.WaitMemory; wait > 0 {
@@ -178,7 +178,7 @@ func (b *brain) settle(p *place, cause *report.Cause) {
 		}
 		r.past = append(r.past, end)
 	}
-	r.ended, r.started, r.lost = nil, false, false // there may be many, and a worker's last words are long
+	r.ended, r.started, r.lost, r.observed = nil, false, false, nil // there may be many, and a worker's last words are long
 	b.vacate(p)
 	p.rank = nowhere
 }
@@ -227,8 +227,9 @@ func (b *brain) allSettled() bool {
 // mayTake reports whether something is left that a place could take.
 func (b *brain) mayTake() bool {
 	for _, p := range b.places.all {
-		if b.hosts[b.plan.Ranks[p.at].Host].closed == nil {
-			return len(b.plan.Tasks) > b.places.next || len(b.plan.Tasks) == 0 && !b.ranks[p.at].alone.over
+		isOpen := b.hosts[b.plan.Ranks[p.at].Host].closed == nil
+		if isOpen && (len(b.plan.Tasks) > b.places.next || len(b.plan.Tasks) == 0 && !b.ranks[p.at].alone.over) {
+			return true
 		}
 	}
 	return false

@@ -8,9 +8,11 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -79,10 +81,12 @@ type brain struct {
 	places    *places            // of independent ranks; nil: ranks start and end together
 	noticed   rendezvous.Instant // when a rank first failed because of another's end; 0: none has
 	noticedBy int
+	told      int                   // news of what workers tell of themselves
 	watch     *watching             // who holds the devices of the attempt; nil: nobody looks
 	events    map[int][]deviceEvent // of the attempt, by host
-	empty     *emptying             // between an attempt's end and what follows; nil: not waited for
-	looks     int                   // at devices that were asked for
+	memory    memory
+	empty     *emptying // between an attempt's end and what follows; nil: not waited for
+	looks     int       // at devices that were asked for
 
 	// unattended is set until the launcher that has submitted the run watches it: what it
 	// has not begun to look at could be over before it does.
@@ -121,7 +125,9 @@ type rankState struct {
 	ended   *orders.Ended
 	lost    bool // its host is given up
 	at      rendezvous.Instant
-	alone   *unit // of an independent rank
+	// observed is the newest that the worker has told of itself; nil where that was nothing.
+	observed *observe.Latest
+	alone    *unit // of an independent rank
 }
 
 // nowhere stands for a place, a host or a rank that is none.
@@ -168,7 +174,8 @@ type beginning struct{ attempt, rank int }
 const everyRank = -1
 
 func newBrain(s settings, p *plan.Plan, wall func(rendezvous.Instant) float64) *brain {
-	b := &brain{settings: s, plan: p, master: -1, wall: wall}
+	b := &brain{settings: s, plan: p, master: -1, wall: wall,
+		memory: memory{digests: map[int]toldDigest{}, peaks: map[int][]samples.Peak{}, said: map[string]bool{}}}
 	for _, h := range p.Hosts {
 		b.hosts = append(b.hosts, &hostState{name: h.Name, reach: map[string]rendezvous.Reach{}})
 	}
@@ -270,6 +277,10 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.ended(n.Ended, at)
 	case n.Sight != nil:
 		b.seen(host, n.Sight)
+	case n.Samples != nil:
+		b.sampled(host, n.Samples)
+	case n.Observed != nil:
+		b.heardOf(host, n.Observed)
 	case n.Device != nil:
 		b.deviceReported(host, n.Device, at)
 	case n.Warning != nil:
@@ -357,6 +368,7 @@ func (b *brain) advance() {
 			return
 		}
 		b.done = b.now
+		b.judgeBalance()
 		switch {
 		case b.mayGoOn():
 			b.nextAttempt()
@@ -535,7 +547,8 @@ func (b *brain) startAll() {
 func (b *brain) startOn(host int, m plan.Meeting) *orders.Start {
 	return &orders.Start{
 		Attempt: m.Attempt, Command: b.plan.CommandFor(m), Signal: b.stopSignal, Grace: b.grace,
-		Watch: len(b.plan.Hosts[host].Devices) > 0, Checkpoints: b.job.Progress.Folder,
+		Watch: len(b.plan.Hosts[host].Devices) > 0, Checkpoints: b.job.Progress.Folder, Slots: b.plan.Hosts[host].Ranks,
+		Observe: orders.Observe(b.job.Observe),
 	}
 }
 
@@ -548,7 +561,7 @@ func (b *brain) addRank(start *orders.Start, rank int, m plan.Meeting) bool {
 		b.internal(err)
 		return false
 	}
-	r := orders.RankStart{Rank: rank, Local: place.Local, CPUs: place.CPUs, Node: place.Node, Env: map[string]string{}, Defaults: map[string]string{}}
+	r := orders.RankStart{Rank: rank, Local: place.Local, CPUs: place.CPUs, Node: place.Node, Device: deviceOf(place), Env: map[string]string{}, Defaults: map[string]string{}}
 	for _, v := range vars {
 		if v.Default {
 			r.Defaults[v.Name] = v.Value
@@ -564,4 +577,12 @@ func (b *brain) addRank(start *orders.Start, rank int, m plan.Meeting) bool {
 func (b *brain) internal(err error) {
 	b.lost = &report.Cause{Class: report.ClassInternal, Message: err.Error()}
 	b.stopAll(err.Error(), false)
+}
+
+// deviceOf is the UUID of a rank's device; "" where it has none.
+func deviceOf(r plan.Rank) string {
+	if r.Device == nil {
+		return ""
+	}
+	return r.Device.UUID
 }

@@ -28,6 +28,7 @@ type Coordinator struct {
 	members     map[string]int
 	readings    []*reading
 	watchers    int
+	followers   int                // of samples
 	eventsAsked bool               // somebody has asked for events
 	outputAsked bool               // somebody has asked for output
 	launcher    rendezvous.Instant // when the launcher that submitted was last heard
@@ -38,6 +39,7 @@ type Coordinator struct {
 	quit        bool // there will be no run
 	orphan      bool // the keeper died
 	over        *report.Report
+	live        liveFile
 }
 
 func newCoordinator(stateDir string, lease time.Duration, hub *rendezvous.Hub) (*Coordinator, error) {
@@ -162,6 +164,7 @@ func (c *Coordinator) tick() {
 		c.wrapping = false
 		c.brain.flushed()
 	}
+	c.live.write(c.brain, rendezvous.Now())
 }
 
 // noteStall remembers when this process last went on after it had been stopped, or its
@@ -208,6 +211,10 @@ func (c *Coordinator) act() {
 			c.rankBegins(source{a.began.attempt, a.began.rank})
 		case a.began != nil:
 			c.attemptBegins()
+			if c.followers > 0 {
+				c.brain.sendAll(orders.Order{Pace: &orders.Pace{Every: followedPace}})
+				defer c.act()
+			}
 		case a.wrap:
 			c.wrapping = true
 			for _, r := range c.readings {

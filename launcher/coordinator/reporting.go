@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/samples"
 )
 
 func (b *brain) overWords(r *report.Report) string {
@@ -85,6 +86,10 @@ func (b *brain) rankReport(rank int, s *rankState) report.Rank {
 	if len(b.plan.Tasks) > 0 {
 		r.Task = append([]string{}, b.plan.Tasks[rank].Words...)
 	}
+	r.Peaks = append([]samples.Peak{}, b.memory.peaks[rank]...)
+	if held, known := samples.Most(r.Peaks).Held(); known {
+		r.MemoryPeak = &held
+	}
 	if s.place == nowhere {
 		return r
 	}
@@ -114,10 +119,10 @@ func (b *brain) endsOf(s *rankState) []report.End {
 	switch e := s.ended; {
 	case e != nil:
 		return []report.End{{
-			Attempt: s.attempt, Exit: e.Code, Signal: e.Signal, StoppedByMuster: e.Sent, Log: s.log, Error: e.Error, Left: e.Left,
+			Attempt: s.attempt, Exit: e.Code, Signal: e.Signal, StoppedByMuster: e.Sent, Log: s.log, Error: e.Error, Left: e.Left, Observed: s.observed,
 		}}
 	case s.started:
-		return []report.End{{Attempt: s.attempt, Log: s.log, Error: "its end is not known: " + b.hosts[s.host].name + " was lost"}}
+		return []report.End{{Attempt: s.attempt, Log: s.log, Error: "its end is not known: " + b.hosts[s.host].name + " was lost", Observed: s.observed}}
 	}
 	return nil
 }

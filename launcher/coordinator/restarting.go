@@ -72,6 +72,9 @@ func (b *brain) pastOf(found failure.Found, inForce restart.InForce, began, ende
 	} else {
 		p.Signature = failure.Signature(found.Verdict, failure.Evidence{})
 	}
+	if told := b.furthestTold(); p.Steps == nil {
+		p.Steps = told
+	}
 	return p
 }
 
@@ -111,6 +114,7 @@ func (b *brain) putAway(a report.Attempt) {
 		*r = rankState{place: r.place, host: r.host, attempt: b.attempt + 1, past: append(r.past, b.endsOf(r)...)}
 	}
 	b.attempt++
+	b.memory.said = map[string]bool{}
 	b.again, b.port, b.phase = "", 0, restarting
 	b.lost, b.earlySaid, b.noticed = nil, false, 0
 	b.beginEmptying()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -95,6 +96,35 @@ func TestWhatIsWrongWithAGPUKeepsAJobFromStarting(t *testing.T) {
 		t.Errorf("a worker ran: %s", r.stdout)
 	}
 	u.run("run", path, "--no-check").exits(0)
+}
+
+// What the driver has written to the kernel's log since the boot is found there.
+func TestErrorsOfAGPUSinceTheBootAreFoundInTheKernelsLog(t *testing.T) {
+	scenario := onThisMachine(t, gpus.L40S())
+	bed := ownBed(t, testbed.Options{GPUs: scenario})
+	u := newUser(t, bed)
+	path := u.gpuJob([]string{"node1"}, "", machinesOwn)
+	slot, _, _ := strings.Cut(scenario.GPUs[1].PCI, ".")
+	log := "4,1,5000000,-;NVRM: Xid (PCI:" + slot + "): 95, pid=77, name=python, Uncontained\n6,2,6000000,-;eth0: link up\n"
+	write := func(text string) {
+		t.Helper()
+		err := bed.Hosts[0].Do(func() error {
+			_ = os.Remove("/dev/kmsg") // the host's own: its /dev lies in memory
+			return os.WriteFile("/dev/kmsg", []byte(text), 0o644)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(log)
+	f := u.check(0, path).has("xid_since_boot")
+	if f == nil || f.GPU == nil || *f.GPU != 1 || f.Severity != "warn" || !strings.Contains(f.Message, "Xid 95") {
+		t.Errorf("found %+v", f)
+	}
+	write("6,2,6000000,-;eth0: link up\n")
+	if f := u.check(0, path).has("xid_since_boot"); f != nil {
+		t.Errorf("on a healthy host: %+v", f)
+	}
 }
 
 func TestAHostThatCannotBeMadeReadyIsAFindingOfCheck(t *testing.T) {

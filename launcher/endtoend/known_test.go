@@ -91,12 +91,12 @@ func TestADetachedRunIsListedShownReadAndStopped(t *testing.T) {
 	}
 	u.waitReady(4)
 
-	status := u.run("status", id, "--json").exits(0).object("version", "run", "job", "state", "message", "attempt", "exit", "ranks")
+	status := u.run("status", id, "--json").exits(0).object("version", "run", "job", "state", "message", "attempt", "exit", "ranks", "others")
 	if status["state"] != "running" || status["exit"] != nil || len(status["ranks"].([]any)) != 4 {
 		t.Errorf("the state is %v", status)
 	}
 	for rank, r := range status["ranks"].([]any) {
-		fields := checkKeys(t, r, "rank", "host", "state", "pid", "since", "log")
+		fields := checkKeys(t, r, "rank", "host", "state", "attempt", "pid", "since", "log", "samples")
 		if want := []string{"host-z", "host-a"}[rank/2]; fields["host"] != want || fields["rank"] != float64(rank) || fields["state"] != "running" {
 			t.Errorf("rank %d is %v", rank, fields)
 		}

@@ -24,6 +24,10 @@ type Devices struct {
 	// KernelModule is the version of NVIDIA's module that is loaded; Driver is that of its
 	// libraries.
 	KernelModule string `json:"kernel_module,omitempty"`
+	// Xids are the errors that NVIDIA's driver has reported since the boot, and NoXids why
+	// they are not known; "" where the kernel's log was read.
+	Xids   nvidia.Xids `json:"xids,omitempty"`
+	NoXids string      `json:"no_xids,omitempty"`
 	// Expected says what tells that there should be devices, "" where nothing does: the
 	// hardware itself, or a plugin that the job file names.
 	Expected string `json:"expected,omitempty"`

@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/facts/nvidia"
 	"github.com/muster-dev/muster/launcher/facts/pci"
+	"github.com/muster-dev/muster/launcher/kernellog"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -25,12 +26,24 @@ func LookAtDevices(ctx context.Context, root Root, prober plugins.GPUProber, all
 		d.None = err.Error()
 		return d
 	}
+	d.readXids(string(root) + kernellog.Path)
 	d.GPUs, d.Islands, d.Owners = found, plugins.Islands(found.Links), Owners(root, found.GPUs)
 	adapters, set := hcas(root), setOf(allowed)
 	for _, gpu := range found.GPUs {
 		d.Near = append(d.Near, near(root, gpu.PCI, set, adapters))
 	}
 	return d
+}
+
+// readXids looks through the kernel's log.
+func (d *Devices) readXids(path string) {
+	log, err := kernellog.Open(path, false)
+	if err != nil {
+		d.NoXids = err.Error()
+		return
+	}
+	defer log.Close()
+	log.Each(d.Xids.Take)
 }
 
 // near reads the files numa_node and local_cpulist of a PCI device (sysfs-bus-pci), and

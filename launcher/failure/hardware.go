@@ -15,7 +15,6 @@ import (
 var (
 	xidForm    = pattern.New(`NVRM: Xid \(PCI:([0-9a-fA-F:.]{1,20})\): ([0-9]{1,5}),? ?`)
 	xidPIDForm = pattern.New(`^pid='?([0-9]{1,10})`)
-	causedForm = pattern.New(`caused by previous Xid ([0-9]{1,5})`)
 )
 
 // seenXid is an Xid of a device of the worker.
@@ -144,28 +143,10 @@ func samePCI(a, b string) bool {
 	return a != "" && short(a) == short(b)
 }
 
-// judge is what an Xid means for the worker: by the table, by what the driver says beside
-// it, and by the job file, which has the last word.
+// judge is what an Xid means for the worker: see class.JudgeXid.
 func (e Evidence) judge(x Xid, gpu string) seenXid {
 	s := seenXid{Xid: x, gpu: gpu}
-	number := x.Number
-	if m := causedForm.FindStringSubmatch(x.Text); m != nil {
-		number, _ = strconv.Atoi(m[1])
-		s.by = number
-	}
-	s.known = class.FindXid(number)
-	switch {
-	case x.Number >= 144 && x.Number <= 150 && strings.Contains(x.Text, "Nonfatal"):
-		s.known.Verdict = class.XidIgnore
-	case x.Number == 154 && strings.HasSuffix(strings.TrimSpace(x.Text), "(None)"):
-		s.known.Verdict = class.XidIgnore
-	}
-	if v, ok := e.Xids[x.Number]; ok {
-		s.known.Verdict = v
-		if v == class.XidProgram {
-			s.known.Class = class.GPUAppFault
-		}
-	}
+	s.known, s.by = class.JudgeXid(x.Number, x.Text, e.Xids)
 	return s
 }
 

@@ -2,6 +2,8 @@ package orders
 
 import (
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/observe"
+	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -18,9 +20,22 @@ type News struct {
 	Ended    *Ended             `json:"ended,omitempty"`
 	Warning  *Warning           `json:"warning,omitempty"`
 	Sight    *Sight             `json:"sight,omitempty"`
+	Samples  *samples.Digest    `json:"samples,omitempty"`
+	Observed *Observed          `json:"observed,omitempty"`
 	Device   *DeviceEvent       `json:"device,omitempty"`
 	Failing  *Failing           `json:"failing,omitempty"`
 	Finished *Finished          `json:"finished,omitempty"`
+}
+
+// Observed is what workers tell of themselves, at most once a second.
+type Observed struct {
+	Ranks map[int]RankObserved `json:"ranks"` // of which something is new
+}
+
+// RankObserved is the newest that the worker of a rank has told of itself.
+type RankObserved struct {
+	Attempt int             `json:"attempt"`
+	Latest  *observe.Latest `json:"latest"`
 }
 
 // Failing says that this host ends its workers without having been told to.
@@ -115,6 +130,8 @@ type Ended struct {
 	// Left describes processes of the rank that had to be ended after it, or could
 	// not be.
 	Left []string `json:"left,omitempty"`
+	// Peaks is the most memory that it has used in the attempt, by phase.
+	Peaks []samples.Peak `json:"peaks,omitempty"`
 	// Evidence is what else is known of its end; nil of one that could not be started.
 	Evidence *Evidence `json:"evidence,omitempty"`
 	// Cut is set when output was still open 2 s after the last known process was gone.

@@ -14,6 +14,7 @@ type Order struct {
 	Signal   *Signal   `json:"signal,omitempty"`
 	Follow   *Follow   `json:"follow,omitempty"`
 	Look     *Look     `json:"look,omitempty"`
+	Pace     *Pace     `json:"pace,omitempty"`
 	Finish   *Finish   `json:"finish,omitempty"`
 }
 
@@ -65,6 +66,7 @@ type MPSDaemon struct {
 // Start starts the ranks of this host. Each is answered by Started or Ended.
 type Start struct {
 	Attempt int           `json:"attempt"`
+	Slots   int           `json:"slots"` // how many ranks run on the host at once, those of other orders too
 	Command []string      `json:"command"`
 	Ranks   []RankStart   `json:"ranks"`
 	Signal  string        `json:"signal"` // that ends workers, such as "SIGTERM"
@@ -72,10 +74,18 @@ type Start struct {
 	// Checkpoints is the folder whose newest file tells of progress, relative to the work
 	// folder or below ~/; "": none.
 	Checkpoints string `json:"checkpoints,omitempty"`
+	// Observe says what workers are made to tell of themselves.
+	Observe Observe `json:"observe,omitzero"`
 	// Watch has the host tell who holds its devices, as long as ranks run.
 	Watch bool `json:"watch,omitempty"`
 	// Alone starts the ranks beside those that run: each has attempts of its own.
 	Alone bool `json:"alone,omitempty"`
+}
+
+// Observe is the job file's block of that name.
+type Observe struct {
+	Torch    bool `json:"torch,omitempty"`    // torch's own numbers of GPU memory
+	Snapshot bool `json:"snapshot,omitempty"` // a file of torch's on growth and out of memory
 }
 
 // RankStart is one worker.
@@ -85,8 +95,9 @@ type RankStart struct {
 	Env   map[string]string `json:"env"` // wins over everything that the host has
 	// Defaults are set where neither the host's environment nor setup has the name.
 	Defaults map[string]string `json:"defaults,omitempty"`
-	CPUs     []int             `json:"cpus,omitempty"` // that it is bound to; none: it is not
-	Node     *int              `json:"node,omitempty"` // NUMA node whose memory it prefers
+	Device   string            `json:"device,omitempty"` // UUID of its device; "": none
+	CPUs     []int             `json:"cpus,omitempty"`   // that it is bound to; none: it is not
+	Node     *int              `json:"node,omitempty"`   // NUMA node whose memory it prefers
 }
 
 // Stop ends workers: those of Ranks, or all. Kill skips the grace. Each worker's end is
@@ -118,6 +129,11 @@ type Follow struct {
 // number.
 type Look struct {
 	Number int `json:"number"` // from 1
+}
+
+// Pace says how often the host tells a digest of its samples.
+type Pace struct {
+	Every time.Duration `json:"every"`
 }
 
 // Finish ends the agent, and with it the keeper. Answered by Finished.

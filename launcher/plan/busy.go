@@ -127,6 +127,15 @@ type Before struct {
 	Total  uint64       // bytes; 0 where that was not known
 	Used   uint64       // the same
 	PIDs   map[int]bool // of processes that held memory of it
+	// Holders are these processes, as far as anything is known of them.
+	Holders []Holder
+}
+
+// Holder is a process that holds memory of a device.
+type Holder struct {
+	PID        int
+	Bytes      uint64 // 0 where it is not told
+	User, Name string
 }
 
 // Before tells of the devices of a host's ranks, each once.
@@ -141,6 +150,7 @@ func (p *Plan) Before(host int) []Before {
 		b := Before{Device: d, Total: orZero(total), Used: orZero(used), PIDs: map[int]bool{}}
 		for _, process := range onDevice(g, d) {
 			b.PIDs[process.PID] = true
+			b.Holders = append(b.Holders, Holder{process.PID, orZero(process.Memory), p.facts[host].Devices.Owners[process.PID], process.Name})
 		}
 		all = append(all, b)
 	}

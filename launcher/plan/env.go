@@ -66,7 +66,7 @@ func (p *Plan) Env(rank int, m Meeting) ([]Var, error) {
 	}
 	blocks, _ := p.ncclVars(r.Host, m, given)
 	merged, _ := p.allocatorVars(r.Host, m, given)
-	layers := [][]Var{p.defaults(r, m), p.derived(r.Host, m), blocks, p.mpsShares(r), given, merged, p.contract(r, m), p.devices(r, m), p.mpsFolders(r, m)}
+	layers := [][]Var{p.defaults(r, m), p.derived(r.Host, m), blocks, p.mpsShares(r), given, merged, p.contract(r, m), p.devices(r, m), p.jax(r, m), p.mpsFolders(r, m)}
 	byName := map[string]Var{}
 	for _, layer := range layers {
 		for _, v := range layer {

@@ -162,3 +162,26 @@ func TestALogoutThatWouldHurtTheRunIsSaidBefore(t *testing.T) {
 		t.Errorf("warnings: %v", p.Warnings)
 	}
 }
+
+// What is JAX's is set where it is asked for, and comes from the plan.
+func TestJAXIsToldWhatItReads(t *testing.T) {
+	text := "job \"j\" {\n  command = [\"x\"]\n%s\n  hosts \"ssh\" {\n    names = [\"a\", \"b\"]\n  }\n  ranks {\n    per_host = 2\n    devices = 2\n  }\n}"
+	hosts := []facts.Host{machine(0, 2, nvswitch), machine(1, 2, nvswitch)}
+	m := Meeting{Run: "r", MasterAddr: "fd00::1", MasterPort: 20001}
+	for word, want := range map[string]map[string]string{
+		"": {"JAX_COORDINATOR_ADDRESS": "", "OMPI_COMM_WORLD_RANK": "", "OMPI_MCA_orte_hnp_uri": ""},
+		"program = \"jax\"": {"JAX_COORDINATOR_ADDRESS": "[fd00::1]:20001", "JAX_LOCAL_DEVICE_IDS": "1", "OMPI_COMM_WORLD_SIZE": "4",
+			"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_MCA_orte_hnp_uri": "muster"},
+	} {
+		p, problems := Make(job(t, fmt.Sprintf(text, word)), hosts)
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		got := env(t, p, 3, m)
+		for name, value := range want {
+			if got[name] != value {
+				t.Errorf("with %q %s is %q, want %q", word, name, got[name], value)
+			}
+		}
+	}
+}

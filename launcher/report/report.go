@@ -2,7 +2,12 @@
 // contract with scripts (see Version). It knows nothing of how a report is made.
 package report
 
-import "time"
+import (
+	"time"
+
+	"github.com/muster-dev/muster/launcher/observe"
+	"github.com/muster-dev/muster/launcher/samples"
+)
 
 // Version counts incompatible changes of the JSON form.
 const Version = 1
@@ -166,6 +171,11 @@ type Rank struct {
 	Host string `json:"host"` // "" of a task that was not started
 	GPU  *GPU   `json:"gpu"`  // null: none
 	Ends []End  `json:"ends"`
+	// MemoryPeak is the most memory of its device that it held in all attempts, in bytes, or,
+	// where the driver does not tell processes apart, that was in use of it; null: not known.
+	MemoryPeak *float64 `json:"memory_peak"`
+	// Peaks is the most of everything that was measured, by attempt and phase.
+	Peaks []samples.Peak `json:"peaks"`
 	// Task are the words of the task, and Outcome what became of a rank that is of no others'
 	// concern: OK, Failed, Stopped or NotRun. Only of jobs whose ranks do not talk to each
 	// other.
@@ -194,6 +204,8 @@ type End struct {
 	Log             string   `json:"log"`
 	Error           string   `json:"error,omitempty"` // why it could not be started, or what is not known
 	Left            []string `json:"left,omitempty"`
+	// Observed is the newest that the worker has told of itself; nil where that was nothing.
+	Observed *observe.Latest `json:"observed,omitempty"`
 	// Class, Message, Decision, Reason and Changes are as those of an Attempt; of ranks that
 	// do not talk to each other only, whose attempts are their own.
 	Class    string            `json:"class,omitempty"`

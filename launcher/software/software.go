@@ -85,6 +85,9 @@ var hiding = map[string]string{
 	"nsys": "nsys hides the interpreter", "ncu": "ncu hides the interpreter", "sudo": "sudo hides the interpreter",
 }
 
+// IsPython tells by its name whether a program is a Python interpreter.
+func IsPython(program string) bool { return pythonName.MatchString(path.Base(program)) }
+
 // pythonName tells an interpreter by its name: python, python3.11, python3.13t, pypy3.
 var pythonName = regexp.MustCompile(`^(python|pypy)[0-9.]*t?$`)
 

@@ -1,5 +1,5 @@
-// Package torchtest holds no code but tests of muster with a real PyTorch, on CPUs by
-// gloo: that workers get from muster what they get from torchrun, that the examples train,
+// Package torchtest holds no code but tests of muster with a real PyTorch (and, in one file,
+// JAX), on CPUs by gloo: that workers get from muster what they get from torchrun, that the examples train,
 // stop and resume as they say, and how a script's own errors show.
 //
 // The muster under test is the file that MUSTER_BINARY names, or bin/muster as make build

@@ -87,7 +87,7 @@ type varJSON struct {
 }
 
 // PlanJSON writes a plan as one JSON object (version 1). What is only known at the
-// start (MASTER_ADDR, MASTER_PORT, the run's id) is left out of the environments.
+// start (MASTER_ADDR, MASTER_PORT and what is made of them, the run's id) is left out of the environments.
 func PlanJSON(w io.Writer, p *plan.Plan) error {
 	out := planJSON{
 		Version: 1, Job: p.Job, WorldSize: p.WorldSize, Backend: p.Backend, Groups: []groupJSON{},
@@ -159,4 +159,4 @@ func isKnownAtStart(v plan.Var) bool {
 	return knownAtStart[v.Name] || v.Value == "" && (v.Name == mps.PipeDirectory || v.Name == mps.LogDirectory)
 }
 
-var knownAtStart = map[string]bool{"MASTER_ADDR": true, "MASTER_PORT": true, "MUSTER_RUN": true, "TORCHELASTIC_RUN_ID": true}
+var knownAtStart = map[string]bool{"MASTER_ADDR": true, "MASTER_PORT": true, "MUSTER_RUN": true, "TORCHELASTIC_RUN_ID": true, "JAX_COORDINATOR_ADDRESS": true}

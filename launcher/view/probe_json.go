@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/facts/nvidia"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -26,6 +27,8 @@ type probeHostJSON struct {
 	NVSwitches    int                 `json:"nvswitches"`
 	FabricManager facts.FabricManager `json:"fabric_manager,omitzero"`
 	KernelModule  string              `json:"kernel_module,omitempty"`
+	Xids          nvidia.Xids         `json:"xids,omitempty"`
+	NoXids        string              `json:"no_xids,omitempty"`
 	Driver        *string             `json:"driver"`
 	CUDA          *string             `json:"cuda"`
 	GPUs          []gpuJSON           `json:"gpus"`
@@ -75,6 +78,7 @@ func hostJSON(h Probed) probeHostJSON {
 	}
 	out.None, out.PCIDevices = d.None, d.PCIDevices
 	out.NVSwitches, out.FabricManager, out.KernelModule = d.NVSwitches, d.FabricManager, d.KernelModule
+	out.Xids, out.NoXids = d.Xids, d.NoXids
 	if d.GPUs == nil {
 		return out
 	}

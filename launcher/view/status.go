@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/samples"
 )
 
 // Status writes where a run stands: a line for the run, a table of its ranks.
@@ -25,20 +28,70 @@ func Status(w io.Writer, page notebook.Page, s event.State, now time.Time) error
 	if page.Tasks > 0 {
 		unit = "TASK"
 	}
-	fmt.Fprintln(t, unit+"\tHOST\tSTATE\tPID\tSINCE")
+	columns := use{s: &s}
+	tells := false
+	for _, r := range s.Ranks {
+		tells = tells || toldWords(r.Observed) != ""
+	}
+	header := unit + "\tHOST\tSTATE\tPID\tSINCE" + columns.titles()
+	if tells {
+		header += "\tTELLS"
+	}
+	fmt.Fprintln(t, header)
 	for rank := range page.WorldSize() {
 		r, ok := s.Ranks[rank]
 		if !ok {
 			fmt.Fprintf(t, "%d\t%s\tnot started\t\t\n", rank, hostOfRank(page, rank, r))
 			continue
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", rank, hostOfRank(page, rank, r), rankWord(r), pidWord(r), age(r.Since, now))
+		line := fmt.Sprintf("%d\t%s\t%s\t%s\t%s%s", rank, hostOfRank(page, rank, r), rankWord(r), pidWord(r), age(r.Since, now), columns.of(rank, r))
+		if tells {
+			line += "\t" + toldWords(r.Observed)
+		}
+		fmt.Fprintln(t, line)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	columns.notes(w)
 	mpsTable(w, sharedGPUs(s))
+	if s.Report != nil {
+		return Peaks(w, s.Report)
+	}
 	return nil
+}
+
+// toldWords is what a worker tells of itself, on a line.
+func toldWords(o *observe.Latest) string {
+	if o == nil {
+		return ""
+	}
+	var words []string
+	if o.Progress.Known() {
+		words = append(words, o.Progress.String())
+	}
+	if o.Phase != "" {
+		words = append(words, o.Phase)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Values)) {
+		words = append(words, fmt.Sprintf("%s %.4g", name, float64(o.Values[name])))
+	}
+	if o.Torch != nil {
+		words = append(words, torchWords(o.Torch))
+	}
+	return string(clean([]byte(strings.Join(words, ", "))))
+}
+
+// torchWords is what torch tells of its devices, or why it tells nothing.
+func torchWords(t *observe.Torch) string {
+	if len(t.Devices) == 0 {
+		return "torch: " + t.Why
+	}
+	var words []string
+	for _, d := range t.Devices {
+		words = append(words, fmt.Sprintf("torch cuda:%d %.2f of %.2f GiB in use", d.Device, float64(d.Allocated)/(1<<30), float64(d.Reserved)/(1<<30)))
+	}
+	return strings.Join(words, ", ")
 }
 
 // hostOfRank is the name of a rank's host; a task has the one that it was started on.
@@ -88,6 +141,17 @@ type statusJSON struct {
 	Exit    *int             `json:"exit"`
 	Ranks   []statusRankJSON `json:"ranks"`
 	MPS     []report.MPSGPU  `json:"mps,omitempty"`
+	Others  []otherJSON      `json:"others"`
+}
+
+// otherJSON is a process on a rank's device that is of no rank.
+type otherJSON struct {
+	Host   string  `json:"host"`
+	Device string  `json:"device"`
+	PID    int     `json:"pid"`
+	User   string  `json:"user"`
+	Name   string  `json:"name"`
+	Bytes  *uint64 `json:"bytes"`
 }
 
 type statusRankJSON struct {
@@ -99,11 +163,20 @@ type statusRankJSON struct {
 	PID     int     `json:"pid,omitempty"`
 	Since   float64 `json:"since,omitempty"`
 	Log     string  `json:"log,omitempty"`
+	// Samples is how it uses memory and its device; null: not known, as of one that has ended.
+	Samples *samples.Rank `json:"samples"`
+	// Observed is the newest that the worker has told of itself.
+	Observed *observe.Latest `json:"observed,omitempty"`
 }
 
 // StatusJSON writes where a run stands as one JSON object (version 1).
 func StatusJSON(w io.Writer, page notebook.Page, s event.State) error {
-	out := statusJSON{Version: 1, Run: page.Run, Job: page.Job, State: runState(page, s), Message: s.Message, Attempt: s.Attempt, Ranks: []statusRankJSON{}, MPS: sharedGPUs(s)}
+	return writeJSON(w, statusOf(page, s))
+}
+
+func statusOf(page notebook.Page, s event.State) statusJSON {
+	out := statusJSON{Version: 1, Run: page.Run, Job: page.Job, State: runState(page, s), Message: s.Message, Attempt: s.Attempt,
+		Ranks: []statusRankJSON{}, Others: []otherJSON{}, MPS: sharedGPUs(s)}
 	if s.Report != nil {
 		out.Exit = &s.Report.Exit
 	}
@@ -112,11 +185,19 @@ func StatusJSON(w io.Writer, page notebook.Page, s event.State) error {
 		line := statusRankJSON{Rank: rank, Host: hostOfRank(page, rank, r), State: "not started"}
 		if ok {
 			line.Attempt = r.Attempt
-			line.State, line.PID, line.Since, line.Log = rankWord(r), r.PID, report.Seconds(r.Since), r.Log
+			line.State, line.PID, line.Since, line.Log, line.Observed = rankWord(r), r.PID, report.Seconds(r.Since), r.Log, r.Observed
+			if used, _, known := s.Samples.Of(rank); known && r.Name == "running" {
+				line.Samples = &used
+			}
 		}
 		out.Ranks = append(out.Ranks, line)
 	}
-	return writeJSON(w, out)
+	for _, h := range hostsOf(s) {
+		for _, o := range h.Others {
+			out.Others = append(out.Others, otherJSON{h.Host, o.Device, o.PID, o.User, o.Name, o.Bytes})
+		}
+	}
+	return out
 }
 
 func writeJSON(w io.Writer, v any) error {

@@ -118,3 +118,23 @@ func TestLongLinesAreCut(t *testing.T) {
 		t.Errorf("%d lines", len(lines))
 	}
 }
+
+func TestSamplesThatMakeNoSenseAreRefused(t *testing.T) {
+	p := Program{Name: "played"}
+	for name, text := range map[string]string{
+		"no list":          `{}`,
+		"another state":    `{"gpus":[{"uuid":"GPU-a","state":"fine"}]}`,
+		"more than all":    `{"gpus":[{"uuid":"GPU-a","state":"ok","utilization":{"gpu":101}}]}`,
+		"no process":       `{"gpus":[{"uuid":"GPU-a","state":"ok","processes":[{"pid":0,"kind":"compute"}]}]}`,
+		"seldom":           `{"every_s":7200,"gpus":[]}`,
+		"terminal control": `{"gpus":[{"uuid":"\u001b[2J","state":"ok"}]}`,
+	} {
+		if _, err := p.readSamples([]byte(text)); err == nil {
+			t.Errorf("%s: %s is taken for samples", name, text)
+		}
+	}
+	s, err := p.readSamples([]byte(`{"gpus":[{"uuid":"GPU-a","state":"ok","memory":{"used":5}}]}`))
+	if err != nil || s.Source != "played" || *s.GPUs[0].Memory.Used != 5 || s.GPUs[0].Why["utilization.gpu"] == "" {
+		t.Errorf("%+v, %v", s, err)
+	}
+}

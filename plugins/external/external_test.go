@@ -474,3 +474,30 @@ func hostProcess(t *testing.T, self, mark string) (*os.Process, *os.File) {
 	}
 	return process, read
 }
+
+func TestSamplesComeFromTheProcessThatIsKept(t *testing.T) {
+	s := startOf(t, "samples")
+	pid := s.works().Notes[0]
+	for want := range uint64(3) {
+		got, err := s.Sample(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *got.GPUs[0].Memory.Used != want+1 || got.Source != "test" {
+			t.Errorf("sample %d is %+v", want, got)
+		}
+	}
+	if again := s.works().Notes[0]; again != pid {
+		t.Errorf("the process was %s and is %s", pid, again)
+	}
+}
+
+func TestAPluginWithoutSamplesSaysSo(t *testing.T) {
+	s := startOf(t, "good")
+	_, err := s.Sample(t.Context())
+	var e *Error
+	if !errors.As(err, &e) || e.Kind != KindUnsupported || !strings.Contains(err.Error(), "does not implement Sample") {
+		t.Errorf("error %v", err)
+	}
+	s.works()
+}

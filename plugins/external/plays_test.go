@@ -57,6 +57,8 @@ func play(part string, args []string) {
 	case "answers-much":
 		n, _ := strconv.Atoi(args[1])
 		goplugin.Serve(serving(fixed(strings.Repeat(args[0], n))))
+	case "samples":
+		Serve("played", sampler{prober("good")})
 	case "watches", "hangs-in-watch", "exits-in-watch", "refuses-to-watch":
 		Serve("played", &watcher{part: part})
 	case "tells":
@@ -142,6 +144,17 @@ func serving(f fixed) *goplugin.ServeConfig {
 type proberFunc func(ctx context.Context) (*plugins.GPUs, error)
 
 func (f proberFunc) Probe(ctx context.Context) (*plugins.GPUs, error) { return f(ctx) }
+
+// sampler tells samples too: how often it was asked is the memory in use.
+type sampler struct{ plugins.GPUProber }
+
+var sampled uint64
+
+func (sampler) Sample(context.Context) (*plugins.GPUSamples, error) {
+	sampled++
+	used := sampled
+	return &plugins.GPUSamples{GPUs: []plugins.GPUSample{{UUID: "GPU-a", State: plugins.StateOK, Memory: plugins.Memory{Used: &used}}}}, nil
+}
 
 // pair is two GPUs.
 func pair() *plugins.GPUs {

@@ -28,6 +28,7 @@ type Prober struct {
 var (
 	_ plugins.GPUProber    = (*Prober)(nil)
 	_ plugins.EventWatcher = (*Prober)(nil)
+	_ plugins.GPUSampler   = (*Prober)(nil)
 )
 
 // New returns a Prober of a plugin whose processes s starts. Nothing is started yet.

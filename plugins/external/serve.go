@@ -59,6 +59,23 @@ func (s *server) Probe(ctx context.Context, _ *pluginpb.ProbeRequest) (*pluginpb
 	return &pluginpb.ProbeReply{Gpus: data}, nil
 }
 
+// Sample answers with the prober's sample, where it tells any.
+func (s *server) Sample(ctx context.Context, r *pluginpb.SampleRequest) (*pluginpb.SampleReply, error) {
+	sampler, is := s.prober.(plugins.GPUSampler)
+	if !is {
+		return s.UnimplementedPluginServer.Sample(ctx, r)
+	}
+	found, err := sampler.Sample(ctx)
+	if err != nil {
+		return nil, status.Error(codes.Unknown, cut(err.Error(), longestRefusal))
+	}
+	data, err := json.Marshal(found)
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return &pluginpb.SampleReply{Samples: data}, nil
+}
+
 // longestWatch is how long a plugin waits for an event at most.
 const longestWatch = time.Minute
 

@@ -10,6 +10,10 @@
 // persistence mode and without another client the driver wakes the GPUs first, which
 // takes seconds.
 //
+// Samples are for while programs hold the GPUs anyway: the first one initialises NVML and
+// leaves it so until the process ends, because starting it anew each second would cost more
+// than all that is read.
+//
 // A watch for events keeps NVML initialised for as long as it lasts, and holds the devices
 // open with it; a Prober that watches is best asked for nothing else.
 //

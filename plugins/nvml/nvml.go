@@ -25,6 +25,8 @@ type Prober struct {
 	turn   chan struct{}  // holds one token while somebody probes
 	known  []identity     // of the last probe, by index
 	watch  *watch         // nil: nobody watches
+
+	sampling *sampling // nil before the first Sample
 }
 
 var _ plugins.GPUProber = (*Prober)(nil)
@@ -46,24 +48,41 @@ func Open(path string) *Prober {
 // Probe calls nvmlInit, reads all and calls nvmlShutdown. Probes take turns. The context
 // is looked at between GPUs: a call that hangs in the driver is not ended by it.
 func (p *Prober) Probe(ctx context.Context) (*plugins.GPUs, error) {
+	if err := p.takeTurn(ctx); err != nil {
+		return nil, err
+	}
+	defer p.endTurn()
+	if err := p.start(); err != nil {
+		return nil, err
+	}
+	defer p.lib.Shutdown()
+	return p.read(ctx)
+}
+
+func (p *Prober) takeTurn(ctx context.Context) error {
 	select {
 	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
+		return nil
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
+}
+
+func (p *Prober) endTurn() { <-p.turn }
+
+// start finds the library, where that was not done, and calls nvmlInit, which counts.
+func (p *Prober) start() error {
 	if p.lib == nil {
 		lib, err := load(p.path)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		p.lib = lib
 	}
 	if ret := p.lib.Init(); ret != nvml.SUCCESS {
-		return nil, initError(ret)
+		return initError(ret)
 	}
-	defer p.lib.Shutdown()
-	return p.read(ctx)
+	return nil
 }
 
 // initWords say what a failure of nvmlInit means and what to do. Other codes have no
@@ -92,9 +111,13 @@ type probe struct {
 	names  map[int]string // of processes
 }
 
+func (p *Prober) newProbe() *probe {
+	return &probe{lib: p.lib, names: map[int]string{}, all: &plugins.GPUs{Source: Source, GPUs: []plugins.GPU{}, Why: map[string]string{}}}
+}
+
 // read tells all of an initialised NVML.
 func (p *Prober) read(ctx context.Context) (*plugins.GPUs, error) {
-	r := &probe{lib: p.lib, names: map[int]string{}, all: &plugins.GPUs{Source: Source, GPUs: []plugins.GPU{}, Why: map[string]string{}}}
+	r := p.newProbe()
 	r.versions()
 	count, ret := p.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {

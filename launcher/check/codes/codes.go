@@ -28,6 +28,7 @@ const (
 	Planning When = "plan"   // while the plan is made; the plan warns
 	Before   When = "before" // before the first attempt, and GPUs before every attempt
 	After    When = "after"  // while workers run
+	Asked    When = "asked"  // by muster check --collective only
 )
 
 // Code is one kind of finding.
@@ -58,6 +59,8 @@ const (
 	RemapPending      = "remap_pending"
 	RetirePending     = "retire_pending"
 	RetiredMany       = "retired_many"
+	XidSinceBoot      = "xid_since_boot"
+	XidsUnknown       = "xids_unknown"
 	NVLinksDown       = "nvlinks_down"
 	ComputeMode       = "compute_mode"
 	MIGMode           = "mig_mode"
@@ -65,6 +68,7 @@ const (
 	FabricManager     = "fabric_manager"
 	Throttled         = "throttled"
 	PCIeNarrow        = "pcie_narrow"
+	PCIeSlow          = "pcie_slow"
 	GPUInUse          = "gpu_in_use"
 	MemoryUnexplained = "memory_unexplained"
 	LeftBehind        = "left_behind"
@@ -98,8 +102,18 @@ const (
 	Unreachable      = "unreachable"
 	SameSubnet       = "same_subnet"
 	MTUDiffers       = "mtu_differs"
+	NameLoopback     = "name_is_loopback"
 	InterfaceMissing = "interface_missing"
 	InterfaceUnfit   = "interface_unfit"
+
+	CollectiveHang   = "collective_hang"
+	CollectiveWrong  = "collective_wrong"
+	CollectiveSlow   = "collective_slow"
+	CollectiveFailed = "collective_failed"
+	CollectiveRate   = "collective_rate"
+	ComputeWrong     = "compute_wrong"
+	ComputeSlow      = "compute_slow"
+	PCIeUnderLoad    = "pcie_under_load"
 
 	WrongGPU       = "wrong_gpu"
 	ExtraGPU       = "extra_gpu"
@@ -111,6 +125,9 @@ const (
 	CannotSee      = "cannot_see"
 	NotMPSClient   = "not_mps_client"
 	MPSUnreachable = "mps_unreachable"
+
+	MemoryGrowth    = "memory_growth"
+	MemoryImbalance = "memory_imbalance"
 )
 
 // All are the codes, in the order of reading: before the start GPUs, software, limits,
@@ -128,13 +145,16 @@ var All = []Code{
 	{Name: RemapPending, Severity: Warn, When: Before, Meaning: "memory rows are to be remapped at the next reset"},
 	{Name: RetirePending, Severity: Warn, Worst: Fail, When: Before, Meaning: "memory pages are to be retired at the next reset"},
 	{Name: RetiredMany, Severity: Warn, When: Before, Meaning: "many memory pages of a GPU are retired"},
+	{Name: XidSinceBoot, Severity: Warn, When: Before, Meaning: "the driver has reported errors (Xid) of a GPU since the boot, as the kernel's log has them"},
+	{Name: XidsUnknown, Severity: Info, When: Before, Meaning: "the kernel's log cannot be read, and so errors of GPUs since the boot are not known"},
 	{Name: NVLinksDown, Severity: Fail, When: Before, Meaning: "a GPU has fewer NVLinks up than its sisters"},
 	{Name: ComputeMode, Severity: Fail, When: Before, Meaning: "a GPU's compute mode keeps ranks out"},
 	{Name: MIGMode, Severity: Fail, When: Before, Meaning: "MIG is not as the plan needs it, or is about to change"},
 	{Name: FabricNotReady, Severity: Fail, When: Before, Meaning: "the NVSwitch fabric is not set up for a GPU"},
 	{Name: FabricManager, Severity: Fail, When: Before, Meaning: "nvidia-fabricmanager does not run on a machine with NVSwitch, or is of another version than the driver"},
 	{Name: Throttled, Severity: Warn, When: Before, Meaning: "a GPU is slowed down by heat or power"},
-	{Name: PCIeNarrow, Severity: Warn, When: Before, Meaning: "a GPU's PCIe link has fewer lanes than it could"},
+	{Name: PCIeNarrow, Severity: Warn, When: Before, Meaning: "a GPU's PCIe link has fewer lanes than it could, or than its sisters have"},
+	{Name: PCIeSlow, Severity: Warn, When: Before, Meaning: "a GPU's PCIe link cannot be as fast as those of its sisters"},
 	{Name: GPUInUse, Severity: Warn, Worst: Fail, When: Before, Meaning: "somebody else's processes hold memory of a GPU of the plan"},
 	{Name: MemoryUnexplained, Severity: Warn, Worst: Fail, When: Before, Meaning: "memory of a GPU is in use that no process explains"},
 	{Name: LeftBehind, Severity: Warn, When: Before, Meaning: "a process of an earlier attempt still holds a GPU"},
@@ -168,8 +188,18 @@ var All = []Code{
 	{Name: Unreachable, Severity: Fail, When: Before, Meaning: "a host cannot reach another where ranks are to meet"},
 	{Name: SameSubnet, Severity: Warn, When: Before, Meaning: "two interfaces of a host are in one subnet"},
 	{Name: MTUDiffers, Severity: Warn, When: Before, Meaning: "the interfaces by which hosts meet have different MTUs"},
+	{Name: NameLoopback, Severity: Warn, When: Before, Meaning: "a host's own name leads back to itself, and JAX gives others the address that it finds by that name"},
 	{Name: InterfaceMissing, Severity: Fail, When: Before, Meaning: "the network interface that is asked for is not there"},
 	{Name: InterfaceUnfit, Severity: Warn, When: Before, Meaning: "the network interface that is asked for leads to no other host"},
+
+	{Name: CollectiveHang, Severity: Fail, When: Asked, Meaning: "ranks do not get through an all-reduce in its time; the host or the pair of hosts is named"},
+	{Name: CollectiveWrong, Severity: Fail, When: Asked, Meaning: "an all-reduce gives a wrong sum"},
+	{Name: CollectiveSlow, Severity: Warn, When: Asked, Meaning: "an all-reduce with a host takes more than twice the median"},
+	{Name: CollectiveFailed, Severity: Fail, When: Asked, Meaning: "the run that measures failed"},
+	{Name: CollectiveRate, Severity: Info, When: Asked, Meaning: "what was measured"},
+	{Name: ComputeWrong, Severity: Fail, When: Asked, Meaning: "a rank multiplies matrices wrongly, or not at all"},
+	{Name: ComputeSlow, Severity: Warn, When: Asked, Meaning: "a rank multiplies matrices in more than twice the median time of its kind"},
+	{Name: PCIeUnderLoad, Severity: Warn, When: Asked, Meaning: "a GPU's PCIe link is narrower or slower than it could be while it is used"},
 
 	{Name: WrongGPU, Severity: Warn, When: After, Placement: true, Meaning: "a rank uses another GPU than the plan gave it"},
 	{Name: ExtraGPU, Severity: Warn, When: After, Placement: true, Meaning: "a rank has opened a GPU of another rank, mostly GPU 0"},
@@ -181,6 +211,8 @@ var All = []Code{
 	{Name: NotMPSClient, Severity: Warn, When: After, Meaning: "a rank that should be a client of MPS is none, or of another daemon"},
 	{Name: MPSUnreachable, Severity: Warn, When: After, Meaning: "an MPS daemon of the run does not answer, so that new processes run without MPS"},
 	{Name: CannotSee, Severity: Info, Worst: Warn, When: After, Meaning: "whose processes are on GPUs cannot be seen"},
+	{Name: MemoryGrowth, Severity: Warn, When: After, Meaning: "memory that a rank uses has risen steadily for an hour or more"},
+	{Name: MemoryImbalance, Severity: Warn, When: After, Meaning: "a rank has held far more memory of its GPU than the others"},
 
 	{Name: "busy_device", Severity: Warn, When: Planning, Meaning: "a GPU that the job file names is busy; see gpu_in_use"},
 	{Name: "device_order", Severity: Warn, When: Planning, Meaning: "numbers of GPUs may mean different cards to CUDA"},

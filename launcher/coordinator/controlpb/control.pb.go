@@ -7,11 +7,12 @@
 package controlpb
 
 import (
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
+
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -701,6 +702,94 @@ func (*HostEmptyReply) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{13}
 }
 
+type SamplesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Follow        bool                   `protobuf:"varint,1,opt,name=follow,proto3" json:"follow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SamplesRequest) Reset() {
+	*x = SamplesRequest{}
+	mi := &file_control_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SamplesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SamplesRequest) ProtoMessage() {}
+
+func (x *SamplesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SamplesRequest.ProtoReflect.Descriptor instead.
+func (*SamplesRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SamplesRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+type SamplesReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Overview      []byte                 `protobuf:"bytes,1,opt,name=overview,proto3" json:"overview,omitempty"` // JSON of samples.Overview
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SamplesReply) Reset() {
+	*x = SamplesReply{}
+	mi := &file_control_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SamplesReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SamplesReply) ProtoMessage() {}
+
+func (x *SamplesReply) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SamplesReply.ProtoReflect.Descriptor instead.
+func (*SamplesReply) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *SamplesReply) GetOverview() []byte {
+	if x != nil {
+		return x.Overview
+	}
+	return nil
+}
+
 var File_control_proto protoreflect.FileDescriptor
 
 const file_control_proto_rawDesc = "" +
@@ -750,14 +839,19 @@ const file_control_proto_rawDesc = "" +
 	"\tBeatReply\"&\n" +
 	"\x10HostEmptyRequest\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\"\x10\n" +
-	"\x0eHostEmptyReply2\x94\x04\n" +
+	"\x0eHostEmptyReply\"(\n" +
+	"\x0eSamplesRequest\x12\x16\n" +
+	"\x06follow\x18\x01 \x01(\bR\x06follow\"*\n" +
+	"\fSamplesReply\x12\x1a\n" +
+	"\boverview\x18\x01 \x01(\fR\boverview2\xe5\x04\n" +
 	"\aControl\x12J\n" +
 	"\x06Submit\x12 .muster.control.v1.SubmitRequest\x1a\x1e.muster.control.v1.SubmitReply\x12I\n" +
 	"\x05Watch\x12\x1f.muster.control.v1.WatchRequest\x1a\x1d.muster.control.v1.WatchEvent0\x01\x12E\n" +
 	"\x04Logs\x12\x1e.muster.control.v1.LogsRequest\x1a\x1b.muster.control.v1.LogChunk0\x01\x12D\n" +
 	"\x04Stop\x12\x1e.muster.control.v1.StopRequest\x1a\x1c.muster.control.v1.StopReply\x12J\n" +
 	"\x06Signal\x12 .muster.control.v1.SignalRequest\x1a\x1e.muster.control.v1.SignalReply\x12D\n" +
-	"\x04Beat\x12\x1e.muster.control.v1.BeatRequest\x1a\x1c.muster.control.v1.BeatReply\x12S\n" +
+	"\x04Beat\x12\x1e.muster.control.v1.BeatRequest\x1a\x1c.muster.control.v1.BeatReply\x12O\n" +
+	"\aSamples\x12!.muster.control.v1.SamplesRequest\x1a\x1f.muster.control.v1.SamplesReply0\x01\x12S\n" +
 	"\tHostEmpty\x12#.muster.control.v1.HostEmptyRequest\x1a!.muster.control.v1.HostEmptyReplyB=Z;github.com/muster-dev/muster/launcher/coordinator/controlpbb\x06proto3"
 
 var (
@@ -772,7 +866,7 @@ func file_control_proto_rawDescGZIP() []byte {
 	return file_control_proto_rawDescData
 }
 
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_control_proto_goTypes = []any{
 	(*SubmitRequest)(nil),    // 0: muster.control.v1.SubmitRequest
 	(*SubmitReply)(nil),      // 1: muster.control.v1.SubmitReply
@@ -788,28 +882,32 @@ var file_control_proto_goTypes = []any{
 	(*BeatReply)(nil),        // 11: muster.control.v1.BeatReply
 	(*HostEmptyRequest)(nil), // 12: muster.control.v1.HostEmptyRequest
 	(*HostEmptyReply)(nil),   // 13: muster.control.v1.HostEmptyReply
-	nil,                      // 14: muster.control.v1.LogsRequest.FromEntry
-	nil,                      // 15: muster.control.v1.LogsRequest.AttemptEntry
+	(*SamplesRequest)(nil),   // 14: muster.control.v1.SamplesRequest
+	(*SamplesReply)(nil),     // 15: muster.control.v1.SamplesReply
+	nil,                      // 16: muster.control.v1.LogsRequest.FromEntry
+	nil,                      // 17: muster.control.v1.LogsRequest.AttemptEntry
 }
 var file_control_proto_depIdxs = []int32{
-	14, // 0: muster.control.v1.LogsRequest.from:type_name -> muster.control.v1.LogsRequest.FromEntry
-	15, // 1: muster.control.v1.LogsRequest.attempt:type_name -> muster.control.v1.LogsRequest.AttemptEntry
+	16, // 0: muster.control.v1.LogsRequest.from:type_name -> muster.control.v1.LogsRequest.FromEntry
+	17, // 1: muster.control.v1.LogsRequest.attempt:type_name -> muster.control.v1.LogsRequest.AttemptEntry
 	0,  // 2: muster.control.v1.Control.Submit:input_type -> muster.control.v1.SubmitRequest
 	2,  // 3: muster.control.v1.Control.Watch:input_type -> muster.control.v1.WatchRequest
 	4,  // 4: muster.control.v1.Control.Logs:input_type -> muster.control.v1.LogsRequest
 	6,  // 5: muster.control.v1.Control.Stop:input_type -> muster.control.v1.StopRequest
 	8,  // 6: muster.control.v1.Control.Signal:input_type -> muster.control.v1.SignalRequest
 	10, // 7: muster.control.v1.Control.Beat:input_type -> muster.control.v1.BeatRequest
-	12, // 8: muster.control.v1.Control.HostEmpty:input_type -> muster.control.v1.HostEmptyRequest
-	1,  // 9: muster.control.v1.Control.Submit:output_type -> muster.control.v1.SubmitReply
-	3,  // 10: muster.control.v1.Control.Watch:output_type -> muster.control.v1.WatchEvent
-	5,  // 11: muster.control.v1.Control.Logs:output_type -> muster.control.v1.LogChunk
-	7,  // 12: muster.control.v1.Control.Stop:output_type -> muster.control.v1.StopReply
-	9,  // 13: muster.control.v1.Control.Signal:output_type -> muster.control.v1.SignalReply
-	11, // 14: muster.control.v1.Control.Beat:output_type -> muster.control.v1.BeatReply
-	13, // 15: muster.control.v1.Control.HostEmpty:output_type -> muster.control.v1.HostEmptyReply
-	9,  // [9:16] is the sub-list for method output_type
-	2,  // [2:9] is the sub-list for method input_type
+	14, // 8: muster.control.v1.Control.Samples:input_type -> muster.control.v1.SamplesRequest
+	12, // 9: muster.control.v1.Control.HostEmpty:input_type -> muster.control.v1.HostEmptyRequest
+	1,  // 10: muster.control.v1.Control.Submit:output_type -> muster.control.v1.SubmitReply
+	3,  // 11: muster.control.v1.Control.Watch:output_type -> muster.control.v1.WatchEvent
+	5,  // 12: muster.control.v1.Control.Logs:output_type -> muster.control.v1.LogChunk
+	7,  // 13: muster.control.v1.Control.Stop:output_type -> muster.control.v1.StopReply
+	9,  // 14: muster.control.v1.Control.Signal:output_type -> muster.control.v1.SignalReply
+	11, // 15: muster.control.v1.Control.Beat:output_type -> muster.control.v1.BeatReply
+	15, // 16: muster.control.v1.Control.Samples:output_type -> muster.control.v1.SamplesReply
+	13, // 17: muster.control.v1.Control.HostEmpty:output_type -> muster.control.v1.HostEmptyReply
+	10, // [10:18] is the sub-list for method output_type
+	2,  // [2:10] is the sub-list for method input_type
 	2,  // [2:2] is the sub-list for extension type_name
 	2,  // [2:2] is the sub-list for extension extendee
 	0,  // [0:2] is the sub-list for field type_name
@@ -826,7 +924,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

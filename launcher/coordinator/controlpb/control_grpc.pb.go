@@ -8,6 +8,7 @@ package controlpb
 
 import (
 	context "context"
+
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -25,6 +26,7 @@ const (
 	Control_Stop_FullMethodName      = "/muster.control.v1.Control/Stop"
 	Control_Signal_FullMethodName    = "/muster.control.v1.Control/Signal"
 	Control_Beat_FullMethodName      = "/muster.control.v1.Control/Beat"
+	Control_Samples_FullMethodName   = "/muster.control.v1.Control/Samples"
 	Control_HostEmpty_FullMethodName = "/muster.control.v1.Control/HostEmpty"
 )
 
@@ -50,6 +52,9 @@ type ControlClient interface {
 	// Beat is a sign of life of the launcher that submitted; before the start is committed
 	// the run ends when it fails to come within the lease.
 	Beat(ctx context.Context, in *BeatRequest, opts ...grpc.CallOption) (*BeatReply, error)
+	// Samples delivers how ranks use memory and devices: once, or each second until the run is
+	// over.
+	Samples(ctx context.Context, in *SamplesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SamplesReply], error)
 	// HostEmpty says that a host's keeper has ended: nothing of the run is left there.
 	HostEmpty(ctx context.Context, in *HostEmptyRequest, opts ...grpc.CallOption) (*HostEmptyReply, error)
 }
@@ -140,6 +145,25 @@ func (c *controlClient) Beat(ctx context.Context, in *BeatRequest, opts ...grpc.
 	return out, nil
 }
 
+func (c *controlClient) Samples(ctx context.Context, in *SamplesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SamplesReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Control_ServiceDesc.Streams[2], Control_Samples_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[SamplesRequest, SamplesReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Control_SamplesClient = grpc.ServerStreamingClient[SamplesReply]
+
 func (c *controlClient) HostEmpty(ctx context.Context, in *HostEmptyRequest, opts ...grpc.CallOption) (*HostEmptyReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(HostEmptyReply)
@@ -172,6 +196,9 @@ type ControlServer interface {
 	// Beat is a sign of life of the launcher that submitted; before the start is committed
 	// the run ends when it fails to come within the lease.
 	Beat(context.Context, *BeatRequest) (*BeatReply, error)
+	// Samples delivers how ranks use memory and devices: once, or each second until the run is
+	// over.
+	Samples(*SamplesRequest, grpc.ServerStreamingServer[SamplesReply]) error
 	// HostEmpty says that a host's keeper has ended: nothing of the run is left there.
 	HostEmpty(context.Context, *HostEmptyRequest) (*HostEmptyReply, error)
 	mustEmbedUnimplementedControlServer()
@@ -201,6 +228,9 @@ func (UnimplementedControlServer) Signal(context.Context, *SignalRequest) (*Sign
 }
 func (UnimplementedControlServer) Beat(context.Context, *BeatRequest) (*BeatReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Beat not implemented")
+}
+func (UnimplementedControlServer) Samples(*SamplesRequest, grpc.ServerStreamingServer[SamplesReply]) error {
+	return status.Error(codes.Unimplemented, "method Samples not implemented")
 }
 func (UnimplementedControlServer) HostEmpty(context.Context, *HostEmptyRequest) (*HostEmptyReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method HostEmpty not implemented")
@@ -320,6 +350,17 @@ func _Control_Beat_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Control_Samples_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(SamplesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ControlServer).Samples(m, &grpc.GenericServerStream[SamplesRequest, SamplesReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Control_SamplesServer = grpc.ServerStreamingServer[SamplesReply]
+
 func _Control_HostEmpty_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(HostEmptyRequest)
 	if err := dec(in); err != nil {
@@ -375,6 +416,11 @@ var Control_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Logs",
 			Handler:       _Control_Logs_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Samples",
+			Handler:       _Control_Samples_Handler,
 			ServerStreams: true,
 		},
 	},

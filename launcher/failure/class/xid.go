@@ -1,6 +1,10 @@
 package class
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // XidVerdict is what a job makes of an Xid.
 type XidVerdict string
@@ -36,6 +40,39 @@ func FindXid(number int) Xid {
 		return x
 	}
 	return Xid{fmt.Sprintf("Xid %d, which is in no table", number), GPUXid, XidRestart}
+}
+
+// JudgeXid is what an Xid means by the table, by the text that the driver has put beside the
+// number, and by the job file's verdicts, which have the last word. By is the Xid that caused
+// it, as the driver says; 0 where it says nothing.
+func JudgeXid(number int, text string, verdicts map[int]XidVerdict) (x Xid, by int) {
+	x, by = FindXid(number), causeIn(text)
+	if by != 0 {
+		x = FindXid(by)
+	}
+	switch {
+	case number >= 144 && number <= 150 && strings.Contains(text, "Nonfatal"):
+		x.Verdict = XidIgnore
+	case number == 154 && strings.HasSuffix(strings.TrimSpace(text), "(None)"):
+		x.Verdict = XidIgnore
+	}
+	if v, ok := verdicts[number]; ok {
+		x.Verdict = v
+		if v == XidProgram {
+			x.Class = GPUAppFault
+		}
+	}
+	return x, by
+}
+
+func causeIn(text string) int {
+	_, behind, is := strings.Cut(text, "caused by previous Xid ")
+	if !is {
+		return 0
+	}
+	digits := behind[:len(behind)-len(strings.TrimLeft(behind, "0123456789"))]
+	number, _ := strconv.Atoi(digits[:min(len(digits), 5)])
+	return number
 }
 
 var xids = func() map[int]Xid {

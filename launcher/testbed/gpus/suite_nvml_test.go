@@ -286,3 +286,42 @@ func TestTheProberHearsWhatIsRaised(t *testing.T) {
 		})
 	}
 }
+
+// samplers take samples of a machine, each in its own way.
+func samplers(t *testing.T) map[string]plugins.GPUSampler {
+	t.Helper()
+	found := map[string]plugins.GPUSampler{}
+	for _, p := range probers {
+		found[p.name] = p.new(programs(t)).(plugins.GPUSampler)
+	}
+	return found
+}
+
+func TestBothSamplersTellTheSameAndSeeWhatChanges(t *testing.T) {
+	s := gpus.Busy()
+	folder := machine(t, s)
+	all := samplers(t)
+	for _, work := range []*gpus.Utilization{nil, {GPU: 0, Memory: 0}, {GPU: 100, Memory: 0}, {GPU: 73, Memory: 12}} {
+		s.GPUs[0].Utilization = work
+		if err := s.Write(folder); err != nil {
+			t.Fatal(err)
+		}
+		want := gpus.Utilization{GPU: 100, Memory: 40} // somebody works there
+		if work != nil {
+			want = *work
+		}
+		for name, sampler := range all {
+			got, err := sampler.Sample(t.Context())
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			g := got.GPUs[0]
+			if *g.Utilization.GPU != want.GPU || *g.Utilization.Memory != want.Memory {
+				t.Errorf("%s says %d %% and %d %%, not %+v", name, *g.Utilization.GPU, *g.Utilization.Memory, want)
+			}
+			if len(g.Processes) == 0 || *g.Memory.Used>>20 != 15360 {
+				t.Errorf("%s says %+v", name, g)
+			}
+		}
+	}
+}

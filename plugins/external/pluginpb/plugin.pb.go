@@ -126,6 +126,96 @@ func (x *ProbeReply) GetGpus() []byte {
 	return nil
 }
 
+type SampleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SampleRequest) Reset() {
+	*x = SampleRequest{}
+	mi := &file_plugin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SampleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SampleRequest) ProtoMessage() {}
+
+func (x *SampleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SampleRequest.ProtoReflect.Descriptor instead.
+func (*SampleRequest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{2}
+}
+
+// SampleReply is at most 16 MiB.
+type SampleReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// samples is a JSON object as the struct GPUSamples of muster's package plugins has it:
+	//
+	//	{"every_s": 0,                           // seconds between two looks, if they are dear
+	//	 "gpus": [{
+	//	   "index": 0, "uuid": "GPU-61a2b3c4d5e6f708", "state": "ok",
+	//	   "memory": {"total": 206141652992, "used": 300941312, "reserved": null},
+	//	   "utilization": {"gpu": 97, "memory": 41}, // percent, or null
+	//	   "processes": [{"pid": 4711, "kind": "compute", "memory": 1073741824}],
+	//	   "why": {"memory.reserved": "not read"}}]}
+	Samples       []byte `protobuf:"bytes,1,opt,name=samples,proto3" json:"samples,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SampleReply) Reset() {
+	*x = SampleReply{}
+	mi := &file_plugin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SampleReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SampleReply) ProtoMessage() {}
+
+func (x *SampleReply) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SampleReply.ProtoReflect.Descriptor instead.
+func (*SampleReply) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SampleReply) GetSamples() []byte {
+	if x != nil {
+		return x.Samples
+	}
+	return nil
+}
+
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// wait_ms is how long to wait for an event, in milliseconds, at most 60000. A plugin
@@ -137,7 +227,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_plugin_proto_msgTypes[2]
+	mi := &file_plugin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -149,7 +239,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[2]
+	mi := &file_plugin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -162,7 +252,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{2}
+	return file_plugin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WatchRequest) GetWaitMs() uint32 {
@@ -195,7 +285,7 @@ type WatchReply struct {
 
 func (x *WatchReply) Reset() {
 	*x = WatchReply{}
-	mi := &file_plugin_proto_msgTypes[3]
+	mi := &file_plugin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -207,7 +297,7 @@ func (x *WatchReply) String() string {
 func (*WatchReply) ProtoMessage() {}
 
 func (x *WatchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[3]
+	mi := &file_plugin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -220,7 +310,7 @@ func (x *WatchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchReply.ProtoReflect.Descriptor instead.
 func (*WatchReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{3}
+	return file_plugin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WatchReply) GetEvents() []byte {
@@ -238,14 +328,18 @@ const file_plugin_proto_rawDesc = "" +
 	"\fProbeRequest\" \n" +
 	"\n" +
 	"ProbeReply\x12\x12\n" +
-	"\x04gpus\x18\x01 \x01(\fR\x04gpus\"'\n" +
+	"\x04gpus\x18\x01 \x01(\fR\x04gpus\"\x0f\n" +
+	"\rSampleRequest\"'\n" +
+	"\vSampleReply\x12\x18\n" +
+	"\asamples\x18\x01 \x01(\fR\asamples\"'\n" +
 	"\fWatchRequest\x12\x17\n" +
 	"\await_ms\x18\x01 \x01(\rR\x06waitMs\"$\n" +
 	"\n" +
 	"WatchReply\x12\x16\n" +
-	"\x06events\x18\x01 \x01(\fR\x06events2\x96\x01\n" +
+	"\x06events\x18\x01 \x01(\fR\x06events2\xe0\x01\n" +
 	"\x06Plugin\x12E\n" +
-	"\x05Probe\x12\x1e.muster.plugin.v1.ProbeRequest\x1a\x1c.muster.plugin.v1.ProbeReply\x12E\n" +
+	"\x05Probe\x12\x1e.muster.plugin.v1.ProbeRequest\x1a\x1c.muster.plugin.v1.ProbeReply\x12H\n" +
+	"\x06Sample\x12\x1f.muster.plugin.v1.SampleRequest\x1a\x1d.muster.plugin.v1.SampleReply\x12E\n" +
 	"\x05Watch\x12\x1e.muster.plugin.v1.WatchRequest\x1a\x1c.muster.plugin.v1.WatchReplyB8Z6github.com/muster-dev/muster/plugins/external/pluginpbb\x06proto3"
 
 var (
@@ -260,20 +354,24 @@ func file_plugin_proto_rawDescGZIP() []byte {
 	return file_plugin_proto_rawDescData
 }
 
-var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_plugin_proto_goTypes = []any{
-	(*ProbeRequest)(nil), // 0: muster.plugin.v1.ProbeRequest
-	(*ProbeReply)(nil),   // 1: muster.plugin.v1.ProbeReply
-	(*WatchRequest)(nil), // 2: muster.plugin.v1.WatchRequest
-	(*WatchReply)(nil),   // 3: muster.plugin.v1.WatchReply
+	(*ProbeRequest)(nil),  // 0: muster.plugin.v1.ProbeRequest
+	(*ProbeReply)(nil),    // 1: muster.plugin.v1.ProbeReply
+	(*SampleRequest)(nil), // 2: muster.plugin.v1.SampleRequest
+	(*SampleReply)(nil),   // 3: muster.plugin.v1.SampleReply
+	(*WatchRequest)(nil),  // 4: muster.plugin.v1.WatchRequest
+	(*WatchReply)(nil),    // 5: muster.plugin.v1.WatchReply
 }
 var file_plugin_proto_depIdxs = []int32{
 	0, // 0: muster.plugin.v1.Plugin.Probe:input_type -> muster.plugin.v1.ProbeRequest
-	2, // 1: muster.plugin.v1.Plugin.Watch:input_type -> muster.plugin.v1.WatchRequest
-	1, // 2: muster.plugin.v1.Plugin.Probe:output_type -> muster.plugin.v1.ProbeReply
-	3, // 3: muster.plugin.v1.Plugin.Watch:output_type -> muster.plugin.v1.WatchReply
-	2, // [2:4] is the sub-list for method output_type
-	0, // [0:2] is the sub-list for method input_type
+	2, // 1: muster.plugin.v1.Plugin.Sample:input_type -> muster.plugin.v1.SampleRequest
+	4, // 2: muster.plugin.v1.Plugin.Watch:input_type -> muster.plugin.v1.WatchRequest
+	1, // 3: muster.plugin.v1.Plugin.Probe:output_type -> muster.plugin.v1.ProbeReply
+	3, // 4: muster.plugin.v1.Plugin.Sample:output_type -> muster.plugin.v1.SampleReply
+	5, // 5: muster.plugin.v1.Plugin.Watch:output_type -> muster.plugin.v1.WatchReply
+	3, // [3:6] is the sub-list for method output_type
+	0, // [0:3] is the sub-list for method input_type
 	0, // [0:0] is the sub-list for extension type_name
 	0, // [0:0] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
@@ -290,7 +388,7 @@ func file_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_rawDesc), len(file_plugin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,8 +19,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Plugin_Probe_FullMethodName = "/muster.plugin.v1.Plugin/Probe"
-	Plugin_Watch_FullMethodName = "/muster.plugin.v1.Plugin/Watch"
+	Plugin_Probe_FullMethodName  = "/muster.plugin.v1.Plugin/Probe"
+	Plugin_Sample_FullMethodName = "/muster.plugin.v1.Plugin/Sample"
+	Plugin_Watch_FullMethodName  = "/muster.plugin.v1.Plugin/Watch"
 )
 
 // PluginClient is the client API for Plugin service.
@@ -37,6 +38,10 @@ type PluginClient interface {
 	// that nothing is known of them, and its text says why; one lost device is a device
 	// with a state, not an error.
 	Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeReply, error)
+	// Sample looks at what changes all the time, about once a second while workers run, and
+	// is to cost little: a plugin may keep its devices' library open from the first one on. A
+	// plugin need not implement it; then memory and utilisation over time are not known.
+	Sample(ctx context.Context, in *SampleRequest, opts ...grpc.CallOption) (*SampleReply, error)
 	// Watch tells what errors of devices the driver has reported since the call before: as
 	// soon as there is one, and without any once it has waited in vain. The first call begins
 	// to watch and returns at once. A plugin without such news does not implement it
@@ -57,6 +62,16 @@ func (c *pluginClient) Probe(ctx context.Context, in *ProbeRequest, opts ...grpc
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ProbeReply)
 	err := c.cc.Invoke(ctx, Plugin_Probe_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *pluginClient) Sample(ctx context.Context, in *SampleRequest, opts ...grpc.CallOption) (*SampleReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SampleReply)
+	err := c.cc.Invoke(ctx, Plugin_Sample_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +102,10 @@ type PluginServer interface {
 	// that nothing is known of them, and its text says why; one lost device is a device
 	// with a state, not an error.
 	Probe(context.Context, *ProbeRequest) (*ProbeReply, error)
+	// Sample looks at what changes all the time, about once a second while workers run, and
+	// is to cost little: a plugin may keep its devices' library open from the first one on. A
+	// plugin need not implement it; then memory and utilisation over time are not known.
+	Sample(context.Context, *SampleRequest) (*SampleReply, error)
 	// Watch tells what errors of devices the driver has reported since the call before: as
 	// soon as there is one, and without any once it has waited in vain. The first call begins
 	// to watch and returns at once. A plugin without such news does not implement it
@@ -105,6 +124,9 @@ type UnimplementedPluginServer struct{}
 
 func (UnimplementedPluginServer) Probe(context.Context, *ProbeRequest) (*ProbeReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Probe not implemented")
+}
+func (UnimplementedPluginServer) Sample(context.Context, *SampleRequest) (*SampleReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Sample not implemented")
 }
 func (UnimplementedPluginServer) Watch(context.Context, *WatchRequest) (*WatchReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Watch not implemented")
@@ -148,6 +170,24 @@ func _Plugin_Probe_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Plugin_Sample_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SampleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PluginServer).Sample(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Plugin_Sample_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PluginServer).Sample(ctx, req.(*SampleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Plugin_Watch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(WatchRequest)
 	if err := dec(in); err != nil {
@@ -176,6 +216,10 @@ var Plugin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Probe",
 			Handler:    _Plugin_Probe_Handler,
+		},
+		{
+			MethodName: "Sample",
+			Handler:    _Plugin_Sample_Handler,
 		},
 		{
 			MethodName: "Watch",

@@ -1,6 +1,7 @@
 job "sweep" {
   command = ["python", "small.py"]
   mode    = "independent"
+  program = "jax"               # want: Ranks that do not talk
   hosts "local" {}
   ranks {
     per_host = 2

@@ -123,12 +123,17 @@ static int busy(struct target t) {
   return mine;
 }
 
-// Figures without a place in the scenario: an idle GPU, or one that works.
+// Where the scenario has no figures: those of an idle GPU, or of one that works.
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *rates) {
   LIVE;
   NEED(rates);
   const char *mig = look("gpus.%d.mig.enabled", t.gpu);
   if (t.mig >= 0 || (mig && !strcmp(mig, "true"))) return NVML_ERROR_NOT_SUPPORTED;
+  const char *gpu = look("gpus.%d.utilization.gpu", t.gpu);
+  if (gpu) {
+    *rates = (nvmlUtilization_t){(unsigned int)num(gpu), (unsigned int)num(look("gpus.%d.utilization.memory", t.gpu))};
+    return NVML_SUCCESS;
+  }
   int works = busy(t);
   *rates = (nvmlUtilization_t){works ? 100 : 0, works ? 40 : 0};
   return NVML_SUCCESS;

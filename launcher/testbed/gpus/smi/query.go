@@ -39,7 +39,8 @@ var fields = map[string]struct {
 	"memory.reserved":                  {"MiB", func(m *machine, i int) string { return megabytes(*m.GPUs[i].Memory.Reserved) }},
 	"memory.used":                      {"MiB", func(m *machine, i int) string { return megabytes(m.GPUs[i].Used(m.held)) }},
 	"memory.free":                      {"MiB", func(m *machine, i int) string { return megabytes(m.free(i)) }},
-	"utilization.gpu":                  {"%", func(m *machine, i int) string { return m.utilization(i) }},
+	"utilization.gpu":                  {"%", func(m *machine, i int) string { return percent(m.utilization(&m.GPUs[i]).GPU) }},
+	"utilization.memory":               {"%", func(m *machine, i int) string { return percent(m.utilization(&m.GPUs[i]).Memory) }},
 	"temperature.gpu":                  {"", func(m *machine, i int) string { return "31" }},
 	"power.draw":                       {"W", func(m *machine, i int) string { return "61.00" }},
 	"retired_pages.sbe":                {"", func(m *machine, i int) string { return number(m.GPUs[i].Retired.SingleBit) }},
@@ -55,16 +56,25 @@ func (m *machine) free(i int) uint64 {
 	return *g.Memory.Total - min(*g.Memory.Total, *g.Memory.Reserved+g.Used(m.held))
 }
 
-func (m *machine) utilization(i int) string {
-	g := &m.GPUs[i]
+// utilization is that of a GPU; of one in MIG mode, which nobody says, it is negative.
+func (m *machine) utilization(g *gpus.GPU) gpus.Utilization {
 	switch {
 	case g.MIG.Enabled != nil && *g.MIG.Enabled:
-		return "N/A"
+		return gpus.Utilization{GPU: -1, Memory: -1}
+	case g.Utilization != nil:
+		return *g.Utilization
 	case len(g.Holders(m.held)) > 0:
-		return "100"
+		return gpus.Utilization{GPU: 100, Memory: 40}
 	default:
-		return "0"
+		return gpus.Utilization{}
 	}
+}
+
+func percent(n int) string {
+	if n < 0 {
+		return "N/A"
+	}
+	return strconv.Itoa(n)
 }
 
 func (m *machine) slowed(i int) string {

@@ -52,7 +52,7 @@ func (m *machine) tableRow(i int) {
 	}
 	persistence := either(g.Persistence, "On", "Off")
 	memory := fmt.Sprintf("%sMiB / %6sMiB", megabytes(g.Used(m.held)), megabytes(*g.Memory.Total))
-	utilization := m.utilization(i)
+	utilization := percent(m.utilization(g).GPU)
 	if utilization != "N/A" {
 		utilization += "%"
 	}

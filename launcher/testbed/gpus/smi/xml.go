@@ -153,12 +153,13 @@ func reasons(l *log, g *gpus.GPU, idle bool) {
 
 // work is how busy and warm the GPU is; in MIG mode nobody says.
 func (m *machine) work(l *log, g *gpus.GPU) {
-	gpu, memory, celsius, watts := "0 %", "0 %", "31 C", "61.00 W"
+	celsius, watts := "31 C", "61.00 W"
 	if len(g.Holders(m.held)) > 0 {
-		gpu, memory, celsius, watts = "100 %", "40 %", "63 C", "310.00 W"
+		celsius, watts = "63 C", "310.00 W"
 	}
-	if g.MIG.Enabled != nil && *g.MIG.Enabled {
-		gpu, memory = "N/A", "N/A"
+	gpu, memory := "N/A", "N/A"
+	if u := m.utilization(g); u.GPU >= 0 {
+		gpu, memory = percent(u.GPU)+" %", percent(u.Memory)+" %"
 	}
 	l.in("utilization", func() {
 		l.now("gpu_util", gpu)

@@ -29,6 +29,7 @@ import (
 // options are the flags.
 type options struct {
 	bytes  uint64
+	then   []later
 	stay   time.Duration
 	until  string
 	status int
@@ -52,6 +53,7 @@ type report struct {
 	CPUs      string   `json:"cpus"`      // of sched_getaffinity
 	Mempolicy *policy  `json:"mempolicy"` // of get_mempolicy; nil: the kernel has no NUMA
 	MPS       *share   `json:"mps"`       // nil: it runs without MPS
+	kind      string   // of the holding
 }
 
 // share is what a client of MPS has of its device.
@@ -83,6 +85,7 @@ func main() {
 func parse() (options, error) {
 	var o options
 	size := flag.String("bytes", "2GiB", "memory to hold, in MiB or GiB")
+	then := flag.String("then", "", "what to hold later, and by it resident memory: a list such as 500ms=4GiB,1s=1GiB+300MiB; each time counts from the one before")
 	flag.DurationVar(&o.stay, "for", 0, "how long to stay")
 	flag.StringVar(&o.until, "until", "", "stay until this file is there, 10 minutes at most")
 	flag.IntVar(&o.status, "exit", 0, "exit status")
@@ -94,8 +97,10 @@ func parse() (options, error) {
 	flag.BoolVar(&o.stuck, "stuck", false, "stay although the contexts are lost")
 	flag.BoolVar(&o.deaf, "deaf", false, "take no notice of SIGTERM")
 	flag.Parse()
-	n, err := bytes(*size)
-	o.bytes = n
+	var err error
+	if o.bytes, err = bytes(*size); err == nil {
+		o.then, err = laters(*then)
+	}
 	return o, err
 }
 
@@ -131,7 +136,8 @@ func work(o options) error {
 	if err := json.NewEncoder(os.Stdout).Encode(line); err != nil {
 		return err
 	}
-	if err := p.wait(o); err != nil || !o.fault {
+	s := schedule{left: o.then, next: time.Now(), holding: gpus.Holding{PID: os.Getpid(), UUID: line.UUID, Bytes: o.bytes, Kind: line.kind, Name: os.Args[0]}}
+	if err := p.wait(o, s); err != nil || !o.fault {
 		return err
 	}
 	return p.fault()
@@ -185,12 +191,15 @@ func (p *process) fault() error {
 }
 
 // wait returns when the time is over, or the contexts are lost.
-func (p *process) wait(o options) (lost error) {
+func (p *process) wait(o options, s schedule) (lost error) {
 	deadline := time.Now().Add(o.stay)
 	if o.until != "" && o.stay == 0 {
 		deadline = time.Now().Add(10 * time.Minute)
 	}
 	for time.Now().Before(deadline) {
+		if err := s.keep(time.Now()); err != nil {
+			return err
+		}
 		if o.until != "" {
 			if _, err := os.Stat(o.until); err == nil {
 				return lost
@@ -275,6 +284,7 @@ func (p *process) note(o options, line report) (forget func() error, _ report, e
 			return func() error { return nil }, line, nil
 		}
 	}
+	line.kind = kind
 	forget, err = gpus.Note(p.folder, gpus.Holding{PID: os.Getpid(), UUID: chosen.UUID, Bytes: o.bytes, Kind: kind, Name: os.Args[0]})
 	return forget, line, err
 }

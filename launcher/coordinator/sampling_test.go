@@ -1,0 +1,130 @@
+package coordinator
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/samples"
+)
+
+const gib = 1 << 30
+
+func held(n float64) samples.Values {
+	v := samples.None()
+	v[samples.Process] = n * gib
+	return v
+}
+
+// tellSamples has a host tell of its two ranks.
+func (d *drill) tellSamples(host int, age float64, amounts ...float64) {
+	digest := &samples.Digest{Attempt: d.b.attempt, Age: age}
+	for i, n := range amounts {
+		digest.Ranks = append(digest.Ranks, samples.Rank{Rank: 2*host + i, Now: held(n), Peaks: samples.Raise(nil, d.b.attempt, samples.PhaseOf(age), held(n))})
+	}
+	d.news(host, orders.News{Samples: digest})
+}
+
+// found are the findings with a code.
+func (d *drill) found(code string) (messages []string) {
+	for _, a := range d.all {
+		if a.event != nil && a.event.Kind == event.Found && a.event.Finding.Code == code {
+			messages = append(messages, a.event.Message)
+		}
+	}
+	return messages
+}
+
+func TestARankFarOverTheOthersIsNamedOnceTheWarmUpIsOver(t *testing.T) {
+	d := newDrill(t)
+	d.b.plan.Backend = "nccl"
+	d.run()
+	d.tellSamples(0, 60, 60, 20)
+	d.tellSamples(1, 60, 20, 20)
+	d.tellSamples(2, 60, 20, 20)
+	if found := d.found("memory_imbalance"); len(found) > 0 {
+		t.Errorf("during the warm-up: %q", found)
+	}
+	for range 2 {
+		d.tellSamples(0, 700, 60, 20)
+	}
+	if found := d.found("memory_imbalance"); len(found) != 1 || !strings.Contains(found[0], "rank 0") || !strings.Contains(found[0], "60.0 GiB") {
+		t.Errorf("found %q", found)
+	}
+}
+
+func TestAnAttemptsEndIsJudgedByWhatRanksHeldUntilTheirEnds(t *testing.T) {
+	for backend, want := range map[string]int{"gloo": 1, "none": 0} {
+		d := newDrill(t)
+		d.b.plan.Backend = backend
+		d.run()
+		d.tellSamples(0, 5, 20, 20)
+		for rank := range 6 {
+			n := 20.0
+			if rank == 5 {
+				n = 50
+			}
+			d.news(rank/2, orders.News{Ended: &orders.Ended{Rank: rank, Peaks: samples.Raise(nil, 0, samples.PhaseStart, held(n))}})
+		}
+		if found := d.found("memory_imbalance"); len(found) != want {
+			t.Errorf("%s: found %q", backend, found)
+		}
+		r := d.b.report()
+		if p := r.Ranks[5].MemoryPeak; p == nil || *p != 50*gib || len(r.Ranks[5].Peaks) != 1 {
+			t.Errorf("the report has %v, %v", p, r.Ranks[5].Peaks)
+		}
+	}
+}
+
+func TestGrowthIsToldOncePerAttempt(t *testing.T) {
+	d := newDrill(t)
+	d.run()
+	digest := &samples.Digest{Age: 7200, Ranks: []samples.Rank{{Rank: 2, Now: held(1), Growth: []samples.Growth{{Rank: 2, Kind: samples.KindCache, Slope: gib, From: gib, To: 3 * gib, Hours: 2}}}}}
+	for range 3 {
+		d.news(1, orders.News{Samples: digest})
+	}
+	if found := d.found("memory_growth"); len(found) != 1 || !strings.HasPrefix(found[0], "b: rank 2") {
+		t.Errorf("found %q", found)
+	}
+}
+
+func TestWhatAJobIgnoresIsNotFoundInMemory(t *testing.T) {
+	d := newDrillOf(t, "check {\n ignore = [\"memory_imbalance\", \"memory_growth\"]\n}")
+	d.b.plan.Backend = "nccl"
+	d.run()
+	d.tellSamples(0, 700, 60, 20)
+	d.tellSamples(1, 700, 20, 20)
+	if found := d.found("memory_imbalance"); len(found) > 0 {
+		t.Errorf("found %q", found)
+	}
+}
+
+func TestADigestOfAnEarlierAttemptOrOfAnothersRankIsLeftOut(t *testing.T) {
+	d := newDrill(t)
+	d.run()
+	d.news(0, orders.News{Samples: &samples.Digest{Attempt: 3}})
+	d.tellSamples(1, 5, 7)
+	d.news(0, orders.News{Samples: &samples.Digest{Ranks: []samples.Rank{{Rank: 5, Peaks: samples.Raise(nil, 0, samples.PhaseStart, held(9))}, {Rank: 77}}}})
+	if o := d.b.overview(); len(o.Hosts) != 2 {
+		t.Errorf("%+v", o)
+	}
+	if p := d.b.memory.peaks[5]; len(p) > 0 {
+		t.Errorf("host a has told of c's rank: %+v", p)
+	}
+}
+
+// A worker that was gone before anybody looked ran into those that were there before it.
+func TestWhoHeldADeviceBeforeTheRunIsNamedWithUserAndBytes(t *testing.T) {
+	use := useOfPlan(plan.Before{Total: 80 * gib, Used: 41 * gib, Holders: []plan.Holder{{PID: 7, Bytes: 40 * gib, User: "bob", Name: "python"}, {PID: 8}}})
+	if len(use.Processes) != 2 || use.Processes[0].User != "bob" || use.Processes[0].Bytes != 40*gib || use.Processes[1].Bytes != 0 {
+		t.Errorf("%+v", use)
+	}
+	if use := useOfPlan(plan.Before{Total: 80 * gib, Used: 41 * gib, Holders: []plan.Holder{{PID: 7}}}); use.Processes[0].Bytes != 41*gib {
+		t.Errorf("one whose amount is not told: %+v", use)
+	}
+	if use := useOfPlan(plan.Before{Total: 80 * gib}); use != nil {
+		t.Errorf("nobody: %+v", use)
+	}
+}

@@ -1,0 +1,117 @@
+package view
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/samples"
+)
+
+// Top is a table of a run's ranks that a terminal shows again and again, on a screen of
+// its own (xterm's alternate one), so that what was there before comes back.
+type Top struct {
+	screen *Screen
+	page   notebook.Page
+	shown  bool
+	last   []byte
+}
+
+// NewTop shows nothing yet.
+func NewTop(screen *Screen, page notebook.Page) *Top { return &Top{screen: screen, page: page} }
+
+// IsTerminal reports whether standard output can show a table again and again.
+func (s *Screen) IsTerminal() bool { return s.out.terminal }
+
+const (
+	topBegin = "\x1b[?1049h\x1b[?25l" // the other screen, no cursor
+	topEnd   = "\x1b[?25h\x1b[?1049l"
+	topHome  = "\x1b[H"
+	restOff  = "\x1b[K" // of the line
+	belowOff = "\x1b[J"
+)
+
+// Show shows where the run stands now, in place of what was shown before.
+func (t *Top) Show(s event.State, now time.Time) error {
+	var b bytes.Buffer
+	if err := Status(&b, t.page, s, now); err != nil {
+		return err
+	}
+	t.last = b.Bytes()
+	if !t.shown {
+		t.screen.emitAll(topBegin)
+		t.shown = true
+	}
+	width, height := t.screen.size()
+	t.screen.emitAll(topHome + string(fitted(t.last, width, height)) + belowOff)
+	if t.screen.out.closed {
+		return os.ErrClosed
+	}
+	return nil
+}
+
+// End gives the screen back and leaves the last table on it.
+func (t *Top) End() {
+	if t.shown {
+		t.screen.emitAll(topEnd)
+		t.shown = false
+		t.screen.write(&t.screen.out, t.last)
+	}
+}
+
+func (s *Screen) emitAll(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.emit(&s.out, []byte(text))
+}
+
+// size is the terminal's, in columns and lines.
+func (s *Screen) size() (width, height int) {
+	if f, ok := s.out.w.(*os.File); ok {
+		if width, height, err := term.GetSize(int(f.Fd())); err == nil && width > 0 && height > 0 {
+			return width, height
+		}
+	}
+	return 80, 24
+}
+
+// fitted is a text cut to a terminal; the last line says how to leave, and what is left out.
+func fitted(text []byte, width, height int) []byte {
+	var b bytes.Buffer
+	lines := bytes.Split(bytes.TrimRight(text, "\n"), []byte("\n"))
+	room := max(1, height-1)
+	for _, line := range lines[:min(len(lines), room)] {
+		if runes := []rune(string(line)); len(runes) > width {
+			line = []byte(string(runes[:width]))
+		}
+		b.Write(line)
+		b.WriteString(restOff + "\r\n")
+	}
+	last := "q leaves; the run goes on"
+	if left := len(lines) - room; left > 0 {
+		last = fmt.Sprintf("%d more lines do not fit; %s", left, last)
+	}
+	b.WriteString(last[:min(len(last), max(0, width-1))] + restOff)
+	return b.Bytes()
+}
+
+// StatusLine writes where a run stands as StatusJSON does, on one line.
+func StatusLine(w io.Writer, page notebook.Page, s event.State) error {
+	return json.NewEncoder(w).Encode(statusOf(page, s))
+}
+
+// SeriesLine writes a period of what was kept of a rank as a line of JSON.
+func SeriesLine(w io.Writer, host string, line samples.Line) error {
+	return json.NewEncoder(w).Encode(struct {
+		Version int    `json:"version"`
+		Host    string `json:"host"`
+		samples.Line
+	}{1, host, line})
+}

@@ -1,0 +1,107 @@
+package nvidiasmi
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/muster-dev/muster/plugins"
+)
+
+var _ plugins.GPUSampler = (*Prober)(nil)
+
+// sampleEvery is how many seconds should lie between two samples: each starts nvidia-smi
+// twice, which takes tens to hundreds of milliseconds of CPU time.
+const sampleEvery = 30
+
+// What a sample asks for (nvidia-smi --help-query-gpu, --help-query-compute-apps). A field
+// that a driver does not know makes the whole query fail, so there are none of newer ones.
+const (
+	sampleQuery     = "--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,utilization.memory"
+	sampleProcesses = "--query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name"
+	sampleFormat    = "--format=csv,noheader"
+)
+
+// Sample asks nvidia-smi for memory, utilisation and processes only. It does not tell of MIG
+// instances, and of processes only those that compute.
+func (p *Prober) Sample(ctx context.Context) (*plugins.GPUSamples, error) {
+	var devices, processes answer
+	var running sync.WaitGroup
+	running.Go(func() { devices.Output, devices.err = p.runner.Run(ctx, sampleQuery, sampleFormat) })
+	running.Go(func() { processes.Output, processes.err = p.runner.Run(ctx, sampleProcesses, sampleFormat) })
+	running.Wait()
+	if err := devices.trouble(); err != nil {
+		return nil, err
+	}
+	found := &plugins.GPUSamples{Source: Source, Every: sampleEvery, GPUs: parseSamples(devices.Stdout)}
+	takeProcesses(found.GPUs, processes)
+	for i := range found.GPUs {
+		found.GPUs[i].Explain("nvidia-smi does not tell it")
+	}
+	return found, nil
+}
+
+// parseSamples reads the rows of sampleQuery. Sentences about lost GPUs stand among them.
+func parseSamples(output []byte) []plugins.GPUSample {
+	found := []plugins.GPUSample{}
+	for line := range lines(output) {
+		cells := strings.Split(line, ", ")
+		if len(cells) != 6 || !isIndex(cells[0]) {
+			continue
+		}
+		g := plugins.GPUSample{Index: digits(cells[0]), UUID: cells[1], State: plugins.StateOK, Why: map[string]string{}}
+		row := csvRow{why: g.Why}
+		g.Memory.Total, g.Memory.Used = row.bytes("memory.total", cells[2]), row.bytes("memory.used", cells[3])
+		g.Utilization.GPU, g.Utilization.Memory = row.percent("utilization.gpu", cells[4]), row.percent("utilization.memory", cells[5])
+		found = append(found, g)
+	}
+	return found
+}
+
+func isIndex(text string) bool {
+	return len(text) > 0 && len(text) <= 4 && strings.Trim(text, "0123456789") == ""
+}
+
+// takeProcesses reads the rows of sampleProcesses. A name may hold commas, and is the last.
+func takeProcesses(gpus []plugins.GPUSample, a answer) {
+	if err := a.trouble(); err != nil {
+		for i := range gpus {
+			gpus[i].Why["processes"] = err.Error()
+		}
+		return
+	}
+	byUUID := map[string]*plugins.GPUSample{}
+	for i := range gpus {
+		gpus[i].Processes = []plugins.Process{}
+		byUUID[gpus[i].UUID] = &gpus[i]
+	}
+	for line := range lines(a.Stdout) {
+		cells := strings.SplitN(line, ", ", 4)
+		if len(cells) != 4 || byUUID[cells[0]] == nil {
+			continue
+		}
+		g, row := byUUID[cells[0]], csvRow{why: map[string]string{}}
+		pid := row.number("pid", cells[1])
+		if pid == nil || *pid <= 0 {
+			continue
+		}
+		p := plugins.Process{PID: *pid, Name: cells[3], Kind: "compute", Memory: row.bytes("processes.memory", cells[2])}
+		if reason := row.why["processes.memory"]; reason != "" {
+			g.Why["processes.memory"] = reason
+		}
+		g.Processes = append(g.Processes, p)
+	}
+}
+
+// csvRow reads the cells of a table as values reads elements.
+type csvRow struct{ why map[string]string }
+
+func (r csvRow) of(name, text string) *values {
+	return &values{e: &element{kids: []*element{{name: name, text: bare(text)}}}, why: r.why}
+}
+
+func (r csvRow) bytes(name, text string) *uint64 { return r.of(name, text).bytes(name, name) }
+func (r csvRow) number(name, text string) *int   { return r.of(name, text).number(name, name) }
+func (r csvRow) percent(name, text string) *int {
+	return r.number(name, strings.TrimSuffix(text, " %"))
+}
