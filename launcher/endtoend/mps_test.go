@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -292,6 +293,17 @@ func TestTwoRunsShareAHostWithoutMeetingEachOther(t *testing.T) {
 	first := u.sharingStarted("first", "-for 60s", "    devices = [0]", "    ranks_per_gpu = 2")
 	second := u.sharingStarted("second", fmt.Sprintf("-until %s/end", u.dir), "    devices = [1]", "    ranks_per_gpu = 2")
 	u.run("run", u.sharingJob("third", "-for 1s", "    devices = [0]\n    per_host = \"gpu\"", "    ranks_per_gpu = 2")).exits(75).says("covers GPU 0 already")
+	_, server := mpsProcesses(t, h)
+	for _, p := range server {
+		out, _, err := h.Run(t.Context(), "grep", "Max open files", fmt.Sprintf("/proc/%d/limits", p.PID))
+		fields := strings.Fields(string(out))
+		if err != nil || len(fields) < 5 {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if soft, _ := strconv.Atoi(fields[3]); soft < 16384 && fields[3] != fields[4] {
+			t.Errorf("the server may open %s files, of %s", fields[3], fields[4])
+		}
+	}
 	u.run("mps", "ps", "-H", "shared").prints("daemon", "serves", h.GPUs().GPUs[0].UUID)
 	u.run("mps", "stop", "-H", "shared").exits(0)
 	first.signal(syscall.SIGINT)
