@@ -1,0 +1,209 @@
+//go:build linux
+
+package agent
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/samples"
+	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/external"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// holding is a sample of one GPU with processes that hold so many bytes.
+func holding(at rendezvous.Instant, used uint64, held map[int]uint64) keptSample {
+	g := plugins.GPUSample{UUID: "GPU-a", State: plugins.StateOK, Memory: plugins.Memory{Used: &used, Total: new(uint64(100))},
+		Utilization: plugins.Utilization{GPU: new(97), Memory: new(41)}, Processes: []plugins.Process{}}
+	for pid, bytes := range held {
+		g.Processes = append(g.Processes, plugins.Process{PID: pid, Memory: new(bytes)})
+	}
+	return keptSample{gpus: &plugins.GPUSamples{GPUs: []plugins.GPUSample{g}}, at: at, taken: time.Now()}
+}
+
+// measuring is one of rank 0, this process with a child that is not there, on GPU-a.
+func measuring(t *testing.T) *sampling {
+	t.Helper()
+	s := &sampling{run: &sampled{path: filepath.Join(t.TempDir(), samplesFile), base: time.Now()}, slots: 2, began: time.Now(),
+		every: samplePace, ranks: map[int]*sampledRank{}, pids: map[int]owner{os.Getpid(): {rank: 0}, 1 << 30: {rank: 0, child: true}}}
+	s.add(&orders.Start{Ranks: []orders.RankStart{{Rank: 0, Local: 0, Device: "GPU-a"}, {Rank: 1, Local: 1, Device: "GPU-b"}}})
+	t.Cleanup(func() {
+		if s.run.recorder != nil {
+			_ = s.run.recorder.Close()
+		}
+	})
+	return s
+}
+
+func TestARankIsMeasuredByItsProcessesAndItsDevice(t *testing.T) {
+	s := measuring(t)
+	s.kept = []keptSample{holding(1, 50, map[int]uint64{os.Getpid(): 30, 1 << 30: 10, 4242: 5})}
+	if err := s.measureOnce(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	v := s.ranks[0].now
+	if v[samples.DeviceUsed] != 50 || v[samples.Process] != 40 || v[samples.GPU] != 97 || v[samples.Traffic] != 41 || v[samples.RSS] < 1<<20 {
+		t.Errorf("rank 0: %v", v)
+	}
+	if v := s.ranks[1].now; !math.IsNaN(v[samples.RSS]) || len(s.ranks[1].peaks) > 0 {
+		t.Errorf("rank 1, of which no process is there: %v", v)
+	}
+	d := s.digest(time.Now())
+	if len(d.Ranks) != 1 || d.Ranks[0].Processes != 2 || d.Ranks[0].Total != 100 || len(d.Others) != 1 || d.Others[0].PID != 4242 || *d.Others[0].Bytes != 5 {
+		t.Errorf("the digest is %+v", d)
+	}
+}
+
+// A driver that hangs leaves the last sample behind, which tells nothing of now.
+func TestASampleOfDevicesThatIsOldDoesNotCount(t *testing.T) {
+	s := measuring(t)
+	s.kept = []keptSample{holding(1, 50, nil)}
+	s.kept[0].taken = time.Now().Add(-time.Minute)
+	if err := s.measureOnce(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if v := s.ranks[0].now; !math.IsNaN(v[samples.DeviceUsed]) || math.IsNaN(v[samples.RSS]) {
+		t.Errorf("%v", v)
+	}
+}
+
+func TestAmountsThatAreNotToldAreNotKnown(t *testing.T) {
+	pids := map[int]owner{7: {rank: 0}}
+	known := holding(1, 50, map[int]uint64{7: 30})
+	without := holding(1, 50, map[int]uint64{7: 30})
+	without.gpus.GPUs[0].Processes[0].Memory = nil
+	unlisted := holding(1, 50, nil)
+	unlisted.gpus.GPUs[0].Processes = nil
+	for name, c := range map[string]struct {
+		sample keptSample
+		want   float64
+		known  bool
+	}{
+		"told":                       {known, 30, true},
+		"an amount is not":           {without, 0, false},
+		"processes are not":          {unlisted, 0, false},
+		"nobody of the rank's there": {holding(1, 50, map[int]uint64{9: 30}), 0, inFirstPIDNamespace()},
+	} {
+		if got, is := heldBy(c.sample, pids, 0, "GPU-a"); got != c.want || is != c.known {
+			t.Errorf("%s: %v, %v", name, got, is)
+		}
+	}
+}
+
+// The driver frees a process's memory before anybody hears of its end.
+func TestWhatARankHeldIsFromTheLastSampleInWhichItHeldSomething(t *testing.T) {
+	s := measuring(t)
+	pids := map[int]owner{7: {rank: 0}}
+	for i, held := range []map[int]uint64{{7: 30}, {7: 60}, {9: 5}, {9: 6}} {
+		k := holding(rendezvous.Instant(10*(i+1)), 50, held)
+		k.pids = pids
+		s.kept = append(s.kept, k)
+	}
+	for at, want := range map[rendezvous.Instant]rendezvous.Instant{45: 20, 25: 20, 15: 10} {
+		if k := s.before(0, at); k == nil || k.at != want {
+			t.Errorf("at %d: %+v, want that of %d", at, k, want)
+		}
+	}
+	if k := s.before(0, 5); k != nil {
+		t.Errorf("before all: %+v", k)
+	}
+	if k := s.before(1, 45); k == nil || k.at != 40 {
+		t.Errorf("of one that held nothing: %+v", k)
+	}
+}
+
+func TestSamplesOfDevicesAreTakenAtTheirPaceAndSeldomAfterAFailure(t *testing.T) {
+	s := measuring(t)
+	for _, c := range []struct {
+		found *plugins.GPUSamples
+		err   error
+		want  time.Duration
+	}{
+		{&plugins.GPUSamples{}, nil, samplePace},
+		{&plugins.GPUSamples{Every: 30}, nil, 30 * time.Second},
+		{nil, errors.New("the driver hangs"), sampleRetry},
+		{nil, &external.Error{Kind: external.KindUnsupported, Text: "it does not implement Sample"}, -1},
+	} {
+		if got := s.take(c.found, c.err); got != c.want || (s.why == "") != (c.err == nil) {
+			t.Errorf("%+v, %v: %v, %q", c.found, c.err, got, s.why)
+		}
+	}
+	for range 10 {
+		s.take(&plugins.GPUSamples{}, nil)
+	}
+	if len(s.kept) != samplesKept {
+		t.Errorf("%d samples are kept", len(s.kept))
+	}
+}
+
+func TestRanksThatStartAloneAreAddedAndLeaveWithTheirPeaks(t *testing.T) {
+	s := measuring(t)
+	if err := s.measureOnce(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	first := &worker{rank: 0, attempt: 0}
+	if peaks := s.leave(first); len(peaks) != 1 {
+		t.Errorf("peaks %+v", peaks)
+	}
+	s.pids = map[int]owner{os.Getpid(): {rank: 17}}
+	s.add(&orders.Start{Attempt: 2, Ranks: []orders.RankStart{{Rank: 17, Local: 0}}})
+	if err := s.measureOnce(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if s.leave(&worker{rank: 17, attempt: 1}) != nil || len(s.ranks) != 2 {
+		t.Error("an earlier attempt takes a later one's peaks away")
+	}
+	if err := s.run.recorder.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.run.recorder.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.run.recorder = nil
+	series, err := samples.Read(s.run.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := series.Lines()
+	if !slices.ContainsFunc(lines, func(l samples.Line) bool { return l.Rank == 17 && l.Attempt == 2 }) {
+		t.Errorf("kept are %+v", lines)
+	}
+}
+
+// BenchmarkASecondOfSampling is what the agent does each second for eight ranks of nine
+// processes each on eight GPUs; 0.5 % of a core are 5 ms.
+func BenchmarkASecondOfSampling(b *testing.B) {
+	s := &sampling{run: &sampled{path: filepath.Join(b.TempDir(), samplesFile), base: time.Now()}, slots: 8, began: time.Now(), every: samplePace,
+		ranks: map[int]*sampledRank{}, pids: map[int]owner{}}
+	o := &orders.Start{}
+	k := holding(1, 50, nil)
+	k.gpus.GPUs = nil
+	for rank := range 8 {
+		uuid := string(rune('a' + rank))
+		o.Ranks = append(o.Ranks, orders.RankStart{Rank: rank, Local: rank, Device: uuid})
+		g := holding(1, 50, map[int]uint64{rank + 1: 30}).gpus.GPUs[0]
+		g.UUID = uuid
+		k.gpus.GPUs = append(k.gpus.GPUs, g)
+		for child := range 9 { // processes that are not there are read as fast, nearly
+			s.pids[100*rank+child+1] = owner{rank: rank, child: child > 0}
+		}
+	}
+	s.pids[os.Getpid()] = owner{}
+	s.add(o)
+	s.kept = []keptSample{k}
+	now := time.Now()
+	for b.Loop() {
+		now = now.Add(time.Second)
+		if err := s.measureOnce(now); err != nil {
+			b.Fatal(err)
+		}
+	}
+	_ = s.run.recorder.Close()
+}
