@@ -207,3 +207,37 @@ func BenchmarkASecondOfSampling(b *testing.B) {
 	}
 	_ = s.run.recorder.Close()
 }
+
+// Hours pass at once here: what is measured at them is kept and judged as in real ones.
+func TestGrowthOverHoursIsToldWithWhoseItIs(t *testing.T) {
+	const mib = 1 << 20
+	for kind, held := range map[string]func(minute uint64) (used, own uint64){
+		samples.KindDevice:  func(minute uint64) (used, own uint64) { return (500 + 8*minute) * mib, (400 + 8*minute) * mib },
+		samples.KindForeign: func(minute uint64) (used, own uint64) { return (500 + 8*minute) * mib, 400 * mib },
+		"":                  func(minute uint64) (used, own uint64) { return (500 + min(8*minute, 200)) * mib, 400 * mib },
+	} {
+		s := measuring(t)
+		start := time.Now()
+		for second := 0; second < 3*3600; second += 10 {
+			used, own := held(uint64(second / 60))
+			k := holding(1, used, map[int]uint64{os.Getpid(): own})
+			k.taken = start.Add(time.Duration(second) * time.Second)
+			k.gpus.GPUs[0].Memory.Total = new(uint64(8 << 30))
+			s.kept = []keptSample{k}
+			if err := s.measureOnce(k.taken); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.judge()
+		var found []string
+		for _, g := range s.digest(time.Now()).Ranks[0].Growth {
+			found = append(found, g.Kind)
+			if g.Slope < 440*mib || g.Slope > 520*mib || g.FullIn == 0 {
+				t.Errorf("%s: %+v", kind, g)
+			}
+		}
+		if want := slices.DeleteFunc([]string{kind}, func(k string) bool { return k == "" }); !slices.Equal(found, want) {
+			t.Errorf("%q: found %v", kind, found)
+		}
+	}
+}
