@@ -211,9 +211,9 @@ func attach(c *cli.Context) error {
 
 func stopCommand() *cli.Command {
 	return &cli.Command{
-		Name:         "stop",
-		Usage:        "end a run and wait until it is over",
-		ArgsUsage:    runArgument,
+		Name:      "stop",
+		Usage:     "end a run and wait until it is over",
+		ArgsUsage: runArgument,
 		Description: runHelp + ` Workers get their grace (stop.grace of the job file) unless --now is given.
 
    muster stop -

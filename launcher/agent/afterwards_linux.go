@@ -100,7 +100,7 @@ func (a *agent) lookedAfter(mine []*afterwards, attempt int, found *plugins.GPUs
 	if err != nil {
 		why = err.Error()
 	} else {
-		l.seen, l.found = a.sightOf(attempt, found, nil), found
+		l.seen, l.found = a.sightOf(attempt, found, nil, nil), found
 		if attempt == a.attempt && a.sight.stop != nil {
 			a.noteHealth(found, ended)
 		}

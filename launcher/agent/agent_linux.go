@@ -41,6 +41,8 @@ type agent struct {
 	place
 	look     *look
 	plugins  *pluginDesk
+	mps      mpsHost
+	clearing bool // what is left is being ended
 	leash    *leash
 	reaper   *proc.Reaper
 	words    *words
@@ -215,6 +217,11 @@ func (a *agent) obey(payload []byte) {
 		}()
 	case o.HoldPort != nil:
 		a.takePort(o.HoldPort)
+	case o.Serve != nil:
+		go func() {
+			news := a.serve(o.Serve)
+			a.post(func() { a.tell(orders.News{Served: news}) })
+		}()
 	case o.Start != nil:
 		a.start(o.Start)
 	case o.Stop != nil:
@@ -260,6 +267,7 @@ func (a *agent) start(o *orders.Start) {
 	scene := newScenery(a.checkpointFolder(o.Checkpoints))
 	defer scene.endUnlessShown()
 	defer a.watchDevices(o)
+	defer a.watchMPS()
 	for _, r := range o.Ranks {
 		w, err := a.startWorker(o, r)
 		if err != nil {
@@ -381,6 +389,10 @@ func (a *agent) bury(w *worker, ended *orders.Ended, at rendezvous.Instant) {
 		a.sight.end()
 		a.endSampling()
 	}
+	a.checkMPS(w)
+	if len(a.workers) == 0 {
+		a.mps.unwatch()
+	}
 	ended.Peaks = a.sampling.leave(w)
 	w.scene.leave()
 	a.tellAt(orders.News{Ended: ended}, at)
@@ -422,15 +434,29 @@ func (a *agent) checkLease(now rendezvous.Instant) {
 	}
 }
 
-// finish ends what is left on this host: daemons that setup has started, say.
+// finish ends what is left on this host: daemons that setup has started, say, and then those
+// of MPS, which may take a moment.
 func (a *agent) finish() {
-	if a.finished {
+	if a.finished || a.clearing {
 		return
 	}
-	a.finished = true
+	a.clearing = true
 	a.sight.end()
 	a.closeSamples()
-	var left []string
+	a.mps.unwatch()
+	if a.mps.isUnused() {
+		a.clear(nil)
+		return
+	}
+	go func() {
+		left := a.mps.end(a.reaper, a.place.run)
+		a.post(func() { a.clear(left) })
+	}()
+}
+
+// clear ends what is left but for the daemons of MPS, and tells what cannot be ended.
+func (a *agent) clear(left []string) {
+	a.finished = true
 	for _, s := range endBelow() {
 		left = append(left, fmt.Sprintf("%s (pid %d, state %c)", s.Command, s.PID, s.State))
 	}

@@ -125,7 +125,11 @@ func (l *look) facts(host facts.Host, here place, starter external.Starter) fact
 	if host.Devices != nil && host.Devices.GPUs != nil && host.Devices.Visibility.Variable != "" {
 		names = append(slices.Clone(names), host.Devices.Visibility.Variable)
 	}
-	host.Environ = facts.Telling(hostEnviron(os.Environ()), names)
+	environ := hostEnviron(os.Environ())
+	host.Environ = facts.Telling(environ, names)
+	if host.Devices != nil && host.Devices.GPUs != nil {
+		host.MPS = facts.LookForMPS("", environ)
+	}
 	return host
 }
 

@@ -92,10 +92,11 @@ func (a *agent) watchDevices(o *orders.Start) {
 		for ctx.Err() == nil {
 			found, err := probeWithin(ctx, prober, sightLimit)
 			ended := rendezvous.Now()
+			served := a.mps.look(ctx) // after: who holds memory has been a client before
 			if ctx.Err() != nil {
 				return
 			}
-			a.post(func() { a.tellSight(attempt, found, err, ended) })
+			a.post(func() { a.tellSight(attempt, found, served, err, ended) })
 			pace := sightPace
 			if time.Since(time.Unix(0, newest.Load())) > sightSettled {
 				pace = laterPace
@@ -113,9 +114,10 @@ func (a *agent) watchDevices(o *orders.Start) {
 func (a *agent) lookOnce(o *orders.Look) {
 	prober := a.look.prober(a.place, a.plugins)
 	found, err := probeWithin(context.Background(), prober, sightLimit)
+	served := a.mps.look(context.Background())
 	prober.close()
 	a.post(func() {
-		seen := a.sightOf(a.attempt, found, err)
+		seen := a.sightOf(a.attempt, found, served, err)
 		seen.Asked = o.Number
 		a.tell(orders.News{Sight: seen})
 	})
@@ -128,11 +130,11 @@ func probeWithin(ctx context.Context, p prober, limit time.Duration) (*plugins.G
 }
 
 // tellSight tells the coordinator what was seen, where it is new.
-func (a *agent) tellSight(attempt int, found *plugins.GPUs, err error, ended rendezvous.Instant) {
+func (a *agent) tellSight(attempt int, found *plugins.GPUs, served []orders.MPSSight, err error, ended rendezvous.Instant) {
 	if attempt != a.attempt || a.sight.stop == nil {
 		return // of an earlier attempt, or too late
 	}
-	seen := a.sightOf(attempt, found, err)
+	seen := a.sightOf(attempt, found, served, err)
 	if err == nil {
 		a.sight.looks = [2]looked{{seen, found, ended}, a.sight.looks[0]}
 		a.noteHealth(found, ended)
@@ -168,13 +170,14 @@ func uncorrected(found *plugins.GPUs) map[string]uint64 {
 	return counts
 }
 
-func (a *agent) sightOf(attempt int, found *plugins.GPUs, err error) *orders.Sight {
+func (a *agent) sightOf(attempt int, found *plugins.GPUs, served []orders.MPSSight, err error) *orders.Sight {
 	seen := &orders.Sight{Attempt: attempt}
 	if err != nil {
 		seen.Error = err.Error()
 	} else {
 		a.fillSight(seen, found, a.ranksByPID())
 	}
+	a.fillMPS(seen, served)
 	return seen
 }
 

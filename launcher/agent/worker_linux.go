@@ -30,6 +30,7 @@ const killWait = 5 * time.Second
 // worker is the process of a rank and what came of it.
 type worker struct {
 	rank    int
+	local   int // its place on the host
 	attempt int
 	child   *proc.Child
 	log     *ranklog.Writer
@@ -58,7 +59,7 @@ func (a *agent) startWorker(order *orders.Start, r orders.RankStart) (*worker, e
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{rank: r.Rank, attempt: order.Attempt, log: log, signal: unix.SignalNum(order.Signal), left: map[int]string{}}
+	w := &worker{rank: r.Rank, local: r.Local, attempt: order.Attempt, log: log, signal: unix.SignalNum(order.Signal), left: map[int]string{}}
 	ends, err := a.openPipes(w)
 	defer closeAll(ends)
 	if err == nil {

@@ -162,6 +162,7 @@ func (w *Watch) see(h *watchedHost, s Sight) {
 	w.sayShared(h, wrong, byRank)
 	w.sayChildren(h, children)
 	w.sayWithout(h, s, byRank, served)
+	w.sayClients(h, s, byRank)
 	if s.Blind != "" {
 		w.sayCrowded(h, others)
 	} else {

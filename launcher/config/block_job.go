@@ -34,6 +34,7 @@ var jobSchema = schema{
 		{name: "ranks"},
 		{name: "nccl"},
 		{name: "allocator"},
+		{name: "mps"},
 		{name: "memory"},
 		{name: "plugin", label: `"NAME"`},
 		{name: "stop"},
@@ -98,6 +99,7 @@ func (d *decoder) job(block *hclsyntax.Block) *Job {
 	}
 	job.NCCL = d.nccl(first(c.blocks["nccl"]), ranks.backend)
 	job.Allocator = d.allocator(first(c.blocks["allocator"]))
+	job.MPS = d.mps(first(c.blocks["mps"]), ranks.placement)
 	job.Memory = d.memory(first(c.blocks["memory"]), job.Placement.Groups)
 	base := Host{
 		Devices: ranks.devices,

@@ -75,6 +75,8 @@ type Job struct {
 	NCCL *nccl.Settings `json:",omitempty"`
 	// Allocator is what the allocator block sets, nil without one.
 	Allocator *allocator.Settings `json:",omitempty"`
+	// MPS is what the mps block says, nil without one.
+	MPS *MPS `json:",omitempty"`
 	// Memory is what the memory block says of the model, nil without one.
 	Memory *memory.Model `json:",omitempty"`
 
@@ -171,6 +173,20 @@ type Placement struct {
 	Bind         string  // "numa" (default) or "none"
 	MinFree      uint64  // bytes; a GPU with this much free memory is not busy; 0: not set
 }
+
+// RanksPerGPU is how many ranks a GPU gets at most, as long as nothing else is said.
+func (j *Job) RanksPerGPU() int {
+	if j.MPS == nil {
+		return 1
+	}
+	return max(1, j.MPS.RanksPerGPU)
+}
+
+// SharesGPUs reports whether several ranks of the run may be on one GPU.
+func (j *Job) SharesGPUs() bool { return j.Placement.Shared || j.MPS != nil }
+
+// WithOthers reports whether others may use the run's GPUs too.
+func (j *Job) WithOthers() bool { return j.Placement.Shared || j.MPS != nil && j.MPS.Existing }
 
 // Group is an entry of groups, such as tensor = 4: ranks 0-3, 4-7, ...
 type Group struct {

@@ -70,7 +70,7 @@ func (b *brain) advanceAlone() {
 		if p.rank == nowhere {
 			b.fill(p)
 		}
-		if p.rank != nowhere && !p.runs && b.now >= p.due && b.isEmpty(&p.empty) {
+		if p.rank != nowhere && !p.runs && b.now >= p.due && b.isEmpty(&p.empty) && b.sharing.served[b.plan.Ranks[p.at].Host] {
 			b.startAlone(p)
 		}
 	}
@@ -124,11 +124,12 @@ func (b *brain) endedAlone(rank int) {
 		return
 	}
 	r.alone.survived = b.survivedBy(rank)
-	if !failedByItself(r.ended) {
+	lost := b.lossOf(rank)
+	if !failedByItself(r.ended) && lost == nil {
 		b.settle(p, nil)
 		return
 	}
-	found, _ := failure.First([]failure.RankEvidence{b.evidenceOf(rank, r)}, nil)
+	found, _ := failure.First([]failure.RankEvidence{b.evidenceOf(rank, r)}, lost)
 	if b.job.Restart != nil && b.phase == running && !b.places.draining && b.decideOn(&r.alone.trials, found, r.alone.begun, r.at) {
 		b.restartAlone(p)
 		return
@@ -202,7 +203,7 @@ func (b *brain) vacate(p *place) {
 func (b *brain) waitForDevice(p *place, patience time.Duration, others bool) {
 	at := b.plan.Ranks[p.at]
 	claims, _ := b.plan.Claims(at.Host)
-	if at.Device == nil || b.phase != running || len(claims) == 0 && !others {
+	if at.Device == nil || b.phase != running || (len(claims) == 0 || b.job.MPS != nil) && !others {
 		return // shared: who is there need not be in the way
 	}
 	p.empty = &emptying{began: b.now, patience: patience, others: others, only: at.Device.UUID, hosts: map[int]*emptyHost{}}
@@ -222,8 +223,9 @@ func (b *brain) allSettled() bool {
 // mayTake reports whether something is left that a place could take.
 func (b *brain) mayTake() bool {
 	for _, p := range b.places.all {
-		if b.hosts[b.plan.Ranks[p.at].Host].closed == nil {
-			return len(b.plan.Tasks) > b.places.next || len(b.plan.Tasks) == 0 && !b.ranks[p.at].alone.over
+		isOpen := b.hosts[b.plan.Ranks[p.at].Host].closed == nil
+		if isOpen && (len(b.plan.Tasks) > b.places.next || len(b.plan.Tasks) == 0 && !b.ranks[p.at].alone.over) {
+			return true
 		}
 	}
 	return false

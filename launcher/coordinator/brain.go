@@ -89,6 +89,8 @@ type brain struct {
 	// unattended is set until the launcher that has submitted the run watches it: what it
 	// has not begun to look at could be over before it does.
 	unattended bool
+	passed     bool // checks have let the run begin
+	sharing    sharing
 
 	actions []action
 }
@@ -261,6 +263,10 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.prepared(h, n.Prepared)
 	case n.PortHeld != nil:
 		b.portHeld(h, n.PortHeld)
+	case n.Served != nil:
+		b.served(host, n.Served)
+	case n.MPSLost != nil:
+		b.mpsLost(host, n.MPSLost, at)
 	case n.Started != nil && n.Started.Attempt == b.ranks[n.Started.Rank].attempt:
 		b.started(n.Started)
 	case n.Ended != nil && n.Ended.Attempt == b.ranks[n.Ended.Rank].attempt:
@@ -400,8 +406,15 @@ func (b *brain) tryCommit() {
 		}
 		return
 	}
-	if !b.passes() {
-		b.wrapUp()
+	if !b.passed {
+		if !b.passes() {
+			b.wrapUp()
+			return
+		}
+		b.passed = true
+		b.serveAll()
+	}
+	if !b.allServed() {
 		return
 	}
 	b.phase, b.begun = running, b.now
@@ -496,7 +509,7 @@ func (b *brain) sayMeeting() {
 
 // meeting is what is known when an attempt of all ranks starts.
 func (b *brain) meeting() plan.Meeting {
-	m := plan.Meeting{Run: b.run, Attempt: b.attempt, MasterPort: b.port, InForce: b.trials.inForce}
+	m := plan.Meeting{Run: b.run, Attempt: b.attempt, MasterPort: b.port, InForce: b.trials.inForce, MPS: b.sharing.folders}
 	if b.master >= 0 {
 		m.MasterAddr = b.plan.Candidates()[b.master].Addr
 	}

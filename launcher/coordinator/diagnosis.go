@@ -63,6 +63,7 @@ func (b *brain) evidenceOf(rank int, r *rankState) failure.RankEvidence {
 	}
 	found.Shm, found.Disk = space(seen.Shm), space(seen.Disk)
 	found.GPUs = b.devicesOf(rank, r.host, seen.Devices)
+	found.MPSLimit = b.plan.MPSMemory(r.place)
 	if seen.Devices != nil {
 		found.Deaf, found.NoAfter = seen.Devices.Deaf, seen.Devices.NoAfter
 	}
@@ -242,6 +243,9 @@ func (b *brain) causeOf(found failure.Found) (*report.Cause, int) {
 		Evidence: v.Evidence, Numbers: v.Numbers, Notes: v.Notes, Advice: kind.Advice,
 	}
 	if found.Rank == failure.NoRank {
+		if first := b.firstFailure(); first >= 0 && strings.HasPrefix(v.Class, "mps.") { // its end is that of the cause
+			return c, workerExit(b.ranks[first].ended)
+		}
 		return c, lossExit(v.Class)
 	}
 	r := b.ranks[found.Rank]
@@ -255,6 +259,7 @@ func (b *brain) causeOf(found failure.Found) (*report.Cause, int) {
 	if v.Class != class.Exit && v.Class != class.Start { // of which that says all
 		c.Message += ": " + v.Message
 	}
+	b.ofMPS(c, found)
 	return c, workerExit(r.ended)
 }
 

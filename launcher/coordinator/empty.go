@@ -117,8 +117,14 @@ func notEmpty(before []plan.Before, s *orders.Sight, others bool) []string {
 	var still []string
 	for _, d := range before {
 		var holders []string
+		serving := uint64(0) // what the run's own server of MPS holds goes when it does
 		for _, held := range s.Held {
-			if held.UUID == d.Device.UUID && held.Kind != "graphics" && (!d.PIDs[held.PID] || others && held.Bytes != nil && *held.Bytes > leftOver) {
+			if held.UUID == d.Device.UUID && held.Serves && held.Bytes != nil {
+				serving += *held.Bytes
+			}
+		}
+		for _, held := range s.Held {
+			if held.UUID == d.Device.UUID && held.Kind != "graphics" && !held.Serves && (!d.PIDs[held.PID] || others && held.Bytes != nil && *held.Bytes > leftOver) {
 				holders = append(holders, holderWords(held))
 			}
 		}
@@ -126,7 +132,7 @@ func notEmpty(before []plan.Before, s *orders.Sight, others bool) []string {
 		switch {
 		case len(holders) > 0:
 			still = append(still, fmt.Sprintf("%s is held by %s", d.Device, strings.Join(holders, ", ")))
-		case known && used > d.Used+leftOver:
+		case known && used > d.Used+leftOver+serving:
 			still = append(still, fmt.Sprintf("%s has %.1f GiB more in use than before the run, and no process shows that holds it", d.Device, float64(used-d.Used)/(1<<30)))
 		}
 	}

@@ -21,7 +21,7 @@ func (b *brain) report() *report.Report {
 	r := &report.Report{
 		Version: report.Version, Run: b.run, Job: b.plan.Job, Outcome: report.OK,
 		Left: append([]string{}, b.left...), Warnings: append([]string{}, b.warnings...), Attempts: []report.Attempt{},
-		Findings: append([]report.Finding{}, b.findings...), Placement: b.placement(),
+		Findings: append([]report.Finding{}, b.findings...), Placement: b.placement(), MPS: b.allSharedGPUs(),
 	}
 	for rank, s := range b.ranks {
 		r.Ranks = append(r.Ranks, b.rankReport(rank, s))

@@ -39,7 +39,7 @@ func (b *brain) decide() bool {
 // decideOn decides what follows a failure that has ended trials which began and ended then.
 func (b *brain) decideOn(t *trials, found failure.Found, began, ended rendezvous.Instant) bool {
 	failed := b.pastOf(found, t.inForce, began, ended)
-	history := restart.History{Past: t.past, Failed: failed, InForce: t.inForce, Host: found.Host, Torch: b.hosts[0].software.Torch}
+	history := restart.History{Past: t.past, Failed: failed, InForce: t.inForce, Host: found.Host, Torch: b.hosts[0].software.Torch, MPS: b.job.MPS != nil}
 	if b.places != nil {
 		history.Of = b.plan.Unit()
 	}
@@ -115,5 +115,6 @@ func (b *brain) putAway(a report.Attempt) {
 	b.again, b.port, b.phase = "", 0, restarting
 	b.lost, b.earlySaid, b.noticed = nil, false, 0
 	b.beginEmptying()
+	b.serveAll()
 	b.send(0, orders.Order{HoldPort: &orders.HoldPort{Attempt: b.attempt, First: b.firstPort, Last: b.lastPort}})
 }

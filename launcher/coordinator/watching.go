@@ -39,6 +39,7 @@ func (b *brain) beginWatching() {
 
 // seen takes in who holds the devices of a host.
 func (b *brain) seen(host int, s *orders.Sight) {
+	b.takeMPS(host, s)
 	switch {
 	case s.Asked != 0:
 		b.emptySeen(host, s)
@@ -97,6 +98,13 @@ func (b *brain) sightFor(host int, s *orders.Sight) check.Sight {
 			h.Rank = b.ranks[h.Rank].place
 		}
 		seen.Devices = append(seen.Devices, check.Held{UUID: h.UUID, PID: h.PID, Rank: h.Rank, Child: h.Child, Kind: h.Kind, Bytes: h.Bytes, User: h.User, Command: h.Command})
+	}
+	for _, m := range s.MPS {
+		one := check.MPS{Device: m.Device, Error: m.Error, Clients: map[int]bool{}}
+		for pid := range m.Clients {
+			one.Clients[pid] = true
+		}
+		seen.MPS = append(seen.MPS, one)
 	}
 	return seen
 }

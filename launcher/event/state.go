@@ -16,6 +16,8 @@ type State struct {
 	Message string    // of the newest event that changed Name
 	Ranks   map[int]RankState
 	Report  *report.Report // once over
+	// MPS are GPUs that ranks share by MPS, by host, as they were told of last.
+	MPS map[string][]report.MPSGPU
 	// Samples is how ranks use memory and devices now. Events do not tell it: nil where nobody
 	// was asked.
 	Samples *samples.Overview
@@ -58,6 +60,11 @@ func (s *State) Take(e Event) {
 		s.Name, s.Message = StopsNow, e.Message
 	case Over:
 		s.Name, s.Message, s.Report = IsOver, e.Message, e.Report
+	case Shared:
+		if s.MPS == nil {
+			s.MPS = map[string][]report.MPSGPU{}
+		}
+		s.MPS[e.Host] = e.MPS
 	case Started:
 		s.Ranks[*e.Rank] = RankState{Host: e.Host, Attempt: e.Attempt, Name: "running", PID: e.PID, Since: e.Time, Message: e.Message, Log: e.Log}
 	case Ended:

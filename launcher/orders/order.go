@@ -8,6 +8,7 @@ import (
 type Order struct {
 	Prepare  *Prepare  `json:"prepare,omitempty"`
 	HoldPort *HoldPort `json:"hold_port,omitempty"`
+	Serve    *Serve    `json:"serve,omitempty"`
 	Start    *Start    `json:"start,omitempty"`
 	Stop     *Stop     `json:"stop,omitempty"`
 	Signal   *Signal   `json:"signal,omitempty"`
@@ -38,6 +39,28 @@ type HoldPort struct {
 	Attempt int `json:"attempt"`
 	First   int `json:"first"` // the range to choose from
 	Last    int `json:"last"`
+}
+
+// Serve has daemons of MPS run: those that do not run yet are started, the others are seen to
+// be well. Answered by Served.
+type Serve struct {
+	Number  int         `json:"number"` // that the answer has
+	Daemons []MPSDaemon `json:"daemons"`
+	Program string      `json:"program,omitempty"` // of the host, nvidia-cuda-mps-control
+	// Exclusive has the devices' compute mode set to exclusive process until the run's end.
+	Exclusive bool `json:"exclusive,omitempty"`
+}
+
+// MPSDaemon is a daemon of MPS for one device.
+type MPSDaemon struct {
+	Device string `json:"device"` // UUID
+	Name   string `json:"name"`   // as people call it: "GPU 0"
+	// Existing is the pipe directory of a daemon that is there already; "": one of the run's
+	// own, with these limits for every client. 0 is none.
+	Existing string  `json:"existing,omitempty"`
+	Threads  float64 `json:"threads,omitempty"` // per cent
+	Memory   uint64  `json:"memory,omitempty"`  // bytes
+	Locals   []int   `json:"locals"`            // its clients-to-be, by their places on the host
 }
 
 // Start starts the ranks of this host. Each is answered by Started or Ended.

@@ -27,6 +27,8 @@ type Meeting struct {
 	Software []facts.Software
 	// InForce is what restarts have changed.
 	InForce restart.InForce
+	// MPS is where the daemons of each host's devices are, by UUID, once they run.
+	MPS []map[string]MPSFolders
 	// Environ is what each host's environment told once setup was done: see facts.Telling.
 	Environ []map[string]string
 }
@@ -64,7 +66,7 @@ func (p *Plan) Env(rank int, m Meeting) ([]Var, error) {
 	}
 	blocks, _ := p.ncclVars(r.Host, m, given)
 	merged, _ := p.allocatorVars(r.Host, m, given)
-	layers := [][]Var{p.defaults(r, m), p.derived(r.Host, m), blocks, given, merged, p.contract(r, m), p.devices(r, m), p.jax(r, m)}
+	layers := [][]Var{p.defaults(r, m), p.derived(r.Host, m), blocks, p.mpsShares(r), given, merged, p.contract(r, m), p.devices(r, m), p.jax(r, m), p.mpsFolders(r, m)}
 	byName := map[string]Var{}
 	for _, layer := range layers {
 		for _, v := range layer {

@@ -114,6 +114,7 @@ func Make(job *config.Job, hosts []facts.Host) (*Plan, []Problem) {
 		p.Warnings = append(p.Warnings, slow...)
 	}
 	p.Warnings = append(p.Warnings, p.LibraryProblems(Meeting{})...)
+	p.Warnings = append(p.Warnings, p.mpsProblems()...)
 	p.Warnings = append(p.Warnings, logouts(job, hosts)...)
 	p.Warnings = append(p.Warnings, p.estimateMemory()...)
 	p.Warnings = p.wanted(p.Warnings)
@@ -231,7 +232,7 @@ func (p *Plan) HostVariables() []string { return p.job.HostEnvNames() }
 // Claims are the devices that a run takes on a host, by UUID, and whether it must be alone
 // on them.
 func (p *Plan) Claims(host int) (uuids []string, alone bool) {
-	if p.job.Placement.Shared {
+	if p.job.WithOthers() {
 		return nil, false
 	}
 	for _, d := range p.Hosts[host].Devices {

@@ -50,6 +50,29 @@ type Report struct {
 	// Placement is "proven" once every rank was seen on its GPU, "unproven" where that did
 	// not come about, and empty where no rank has one.
 	Placement string `json:"placement,omitempty"`
+	// MPS are the GPUs that ranks have shared by MPS.
+	MPS []MPSGPU `json:"mps,omitempty"`
+}
+
+// MPSGPU is a GPU, or a MIG device, that ranks share by CUDA's MPS.
+type MPSGPU struct {
+	Host    string    `json:"host"`
+	Name    string    `json:"name"` // "GPU 0"
+	UUID    string    `json:"uuid"`
+	Daemon  int       `json:"daemon_pid,omitempty"` // of the run's own
+	Servers []int     `json:"server_pids,omitempty"`
+	Ranks   []MPSRank `json:"ranks"`
+	Others  []int     `json:"other_clients,omitempty"` // pids that are of no rank
+}
+
+// MPSRank is a rank's share of such a GPU, and what was last seen of it. Sizes are bytes.
+type MPSRank struct {
+	Rank    int     `json:"rank"`
+	Client  int     `json:"client_pid,omitempty"`               // 0: it was not seen as a client
+	Threads float64 `json:"active_thread_percentage,omitempty"` // 0: no limit
+	Limit   uint64  `json:"pinned_memory_limit,omitempty"`      // 0: no limit
+	Memory  uint64  `json:"memory_used,omitempty"`
+	Peak    uint64  `json:"memory_peak,omitempty"`
 }
 
 // Unit is what a worker of the run is called: "rank", or "task".

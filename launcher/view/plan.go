@@ -23,6 +23,9 @@ func Plan(s *Screen, p *plan.Plan) error {
 	for _, line := range visibilityLines(p) {
 		fmt.Fprintln(&b, line)
 	}
+	for _, line := range mpsLines(p) {
+		fmt.Fprintln(&b, line)
+	}
 	masterLines(&b, p)
 	if p.Memory != nil {
 		memoryLines(&b, p)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -39,6 +40,7 @@ func Status(w io.Writer, page notebook.Page, s event.State, now time.Time) error
 		return err
 	}
 	columns.notes(w)
+	mpsTable(w, sharedGPUs(s))
 	if s.Report != nil {
 		return Peaks(w, s.Report)
 	}
@@ -91,6 +93,7 @@ type statusJSON struct {
 	Attempt int              `json:"attempt"`
 	Exit    *int             `json:"exit"`
 	Ranks   []statusRankJSON `json:"ranks"`
+	MPS     []report.MPSGPU  `json:"mps,omitempty"`
 	Others  []otherJSON      `json:"others"`
 }
 
@@ -124,7 +127,7 @@ func StatusJSON(w io.Writer, page notebook.Page, s event.State) error {
 
 func statusOf(page notebook.Page, s event.State) statusJSON {
 	out := statusJSON{Version: 1, Run: page.Run, Job: page.Job, State: runState(page, s), Message: s.Message, Attempt: s.Attempt,
-		Ranks: []statusRankJSON{}, Others: []otherJSON{}}
+		Ranks: []statusRankJSON{}, Others: []otherJSON{}, MPS: sharedGPUs(s)}
 	if s.Report != nil {
 		out.Exit = &s.Report.Exit
 	}
@@ -237,6 +240,9 @@ func Report(s *Screen, rep *report.Report) {
 	} else {
 		s.write(&s.out, failureScreen(&s.out, rep))
 	}
+	var table strings.Builder
+	mpsTable(&table, rep.MPS)
+	s.write(&s.out, []byte(table.String()))
 	for _, warning := range rep.Warnings {
 		s.write(&s.out, fmt.Appendf(nil, "warning: %s\n", warning))
 	}
