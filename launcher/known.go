@@ -97,6 +97,11 @@ func (k *Known) stateOf(found orders.Lookup) event.State {
 		lines[i] = line
 	}
 	s := event.Fold(lines)
+	if found.Observed != nil && s.Report == nil {
+		for rank, told := range found.Observed.Ranks {
+			s.Observe(rank, told.Attempt, told.Latest)
+		}
+	}
 	switch {
 	case s.Report != nil:
 		k.note(s)

@@ -73,9 +73,10 @@ type agent struct {
 	// policySaid is set once it was told that memory policies do not work here.
 	policySaid bool
 	sight      sight
-	sampled    *sampled      // nil before the first attempt
-	sampling   *sampling     // of the attempt
-	digestPace atomic.Int64  // nanoseconds between two digests of samples
+	sampled    *sampled     // nil before the first attempt
+	sampling   *sampling    // of the attempt
+	digestPace atomic.Int64 // nanoseconds between two digests of samples
+	observed   observed
 	after      []*afterwards // that are kept back
 	follows    context.Context
 	unfollow   context.CancelFunc
@@ -263,6 +264,7 @@ func (a *agent) start(o *orders.Start) {
 	a.grace = o.Grace
 	if !o.Alone {
 		a.attempt = o.Attempt
+		a.observed.newAttempt()
 	}
 	scene := newScenery(a.checkpointFolder(o.Checkpoints))
 	defer scene.endUnlessShown()
@@ -319,6 +321,7 @@ func (a *agent) tick(now rendezvous.Instant) {
 		a.beaten = now
 		a.beat(beat)
 	}
+	a.tellObserved(now)
 	a.climb(now)
 	a.endAfterwards(now)
 	if a.hold != nil && now.Sub(a.portSeen) >= portPace {
@@ -369,6 +372,7 @@ func (a *agent) conclude(w *worker, left []proc.Stat) {
 	cut := !w.drained && w.emptyAt != 0
 	closeAll(w.pipes)
 	w.log.Close()
+	w.observer.close()
 	a.warnOfLog(w)
 	_ = a.leash.send(tug{Let: w.log.Path()}, nil)
 	ended, at := w.outcome(cut, left), rendezvous.Now()

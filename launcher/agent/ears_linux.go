@@ -25,7 +25,8 @@ const (
 
 // ears are what is heard of the devices of an attempt.
 type ears struct {
-	deaf     string // why nothing is; "": all is well
+	deaf     string            // why nothing is; "": all is well
+	deafTo   map[string]string // GPUs of which nothing is, as plugins.Events has them
 	reported int
 	once     map[string]bool // what is told only once
 }
@@ -83,7 +84,7 @@ func (a *agent) heard(attempt int, all *plugins.Events) {
 	if attempt != a.attempt || a.sight.stop == nil {
 		return
 	}
-	a.sight.ears.deaf = ""
+	a.sight.ears.deaf, a.sight.ears.deafTo = "", all.Deaf
 	for _, e := range all.Events {
 		at := rendezvous.Now()
 		if e.At > 0 {

@@ -103,6 +103,9 @@ func (a *agent) evidence(w *worker, e *orders.Ended) *orders.Evidence {
 		out, err = endedWellKept, endedWellKept
 	}
 	found := &orders.Evidence{PIDs: []int{w.child.ID.PID}, Age: rendezvous.Now().Sub(w.began).Seconds()}
+	if told := w.observer.latest(); !told.Empty() {
+		found.Observed = told
+	}
 	found.Stdout, _ = ranklog.Tail(w.log.Path(), ranklog.Stdout, out)
 	found.Stderr, _ = ranklog.Tail(w.log.Path(), ranklog.Stderr, err)
 	if e.Code == 0 && e.Signal == "" {

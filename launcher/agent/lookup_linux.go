@@ -43,6 +43,7 @@ func lookup(dir string) orders.Lookup {
 	if conn, err := dialUnix(string(socket)); err == nil && len(socket) > 0 {
 		conn.Close()
 		found.Control = string(socket)
+		found.Observed = observedBeside(found.Control)
 	}
 	journal, _ := os.ReadFile(filepath.Join(dir, "events.jsonl"))
 	for line := range bytes.Lines(journal) {
@@ -51,6 +52,16 @@ func lookup(dir string) orders.Lookup {
 		}
 	}
 	return found
+}
+
+// observedBeside is what the coordinator with that control socket has heard of ranks.
+func observedBeside(socket string) *orders.Observed {
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(socket), rundir.Observed))
+	var found orders.Observed
+	if err != nil || json.Unmarshal(text, &found) != nil {
+		return nil // nothing has been told yet
+	}
+	return &found
 }
 
 // findState finds the folder of a run on this host that has a file: its own, or, since

@@ -49,6 +49,7 @@ type worker struct {
 	killedAt   rendezvous.Instant
 	left       map[int]string // what outlived the leader, by pid
 	warned     bool           // of a log that cannot be written
+	observer   *observer      // nil where its socket could not be made
 }
 
 // startWorker starts a rank. The keeper gets copies of its pipes first, so that
@@ -63,9 +64,11 @@ func (a *agent) startWorker(order *orders.Start, r orders.RankStart) (*worker, e
 	ends, err := a.openPipes(w)
 	defer closeAll(ends)
 	if err == nil {
-		w.child, err = a.spawn(order, r, ends)
+		w.observer = a.openObserver(order, r.Rank)
+		w.child, err = a.spawn(order, r, ends, w.observer)
 	}
 	if err != nil {
+		w.observer.close()
 		closeAll(w.pipes)
 		log.Close()
 		_ = a.leash.send(tug{Let: path}, nil)
@@ -76,6 +79,7 @@ func (a *agent) startWorker(order *orders.Start, r orders.RankStart) (*worker, e
 		a.tell(orders.News{Warning: &orders.Warning{Rank: -1, Message: fmt.Sprintf("ranks are bound to their CPUs, but the kernel does not let them %v", why)}})
 	}
 	w.began = rendezvous.Now()
+	w.observer.begin(w, order.Observe.Torch)
 	a.watch(w)
 	return w, nil
 }
@@ -108,11 +112,12 @@ func (a *agent) openPipes(w *worker) (ends []*os.File, err error) {
 	return ends, nil
 }
 
-func (a *agent) spawn(order *orders.Start, r orders.RankStart, ends []*os.File) (*proc.Child, error) {
+func (a *agent) spawn(order *orders.Start, r orders.RankStart, ends []*os.File, o *observer) (*proc.Child, error) {
 	own := map[string]string{
 		"PWD":                     a.workdir,
 		"TORCHELASTIC_ERROR_FILE": filepath.Join(a.stateDir, fmt.Sprintf("attempt-%d", order.Attempt), fmt.Sprintf("rank-%d.error.json", r.Rank)),
 	}
+	a.observeBy(own, order, r, o)
 	env := layered(r.Defaults, a.base, r.Env, own)
 	path, err := lookPath(order.Command[0], env, a.workdir)
 	if err != nil {

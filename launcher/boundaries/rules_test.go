@@ -93,6 +93,11 @@ var rules = []rule{
 		why: "events and reports are values that every end of a run reads",
 	},
 	{
+		from: []string{"launcher/observe"},
+		not:  []string{"launcher", "launcher/...", "rendezvous/...", "plugins/...", "net", "regexp", hcl, cty, grpc},
+		why:  "what a program tells is read the same wherever it comes from, and the agent carries the reader to every host",
+	},
+	{
 		from: []string{"launcher/nccl", "launcher/allocator", "launcher/collective", "launcher/check/codes", "launcher/failure/class"},
 		not:  []string{"launcher", "launcher/...", "rendezvous/...", "plugins/...", hcl, cty},
 		why:  "what is known of libraries, and names of findings and failures, are data that others look up",

@@ -41,6 +41,7 @@ var jobSchema = schema{
 		{name: "early_exit"},
 		{name: "restart"},
 		{name: "progress"},
+		{name: "observe"},
 		{name: "check"},
 		{name: "logs"},
 	},
@@ -113,6 +114,7 @@ func (d *decoder) job(block *hclsyntax.Block) *Job {
 	job.EarlyExit = d.earlyExit(first(c.blocks["early_exit"]))
 	job.Restart = d.restart(first(c.blocks["restart"]), job, ranks.backend)
 	job.Progress = d.progress(first(c.blocks["progress"]))
+	job.Observe = d.observe(first(c.blocks["observe"]))
 	job.Check = d.check(first(c.blocks["check"]))
 	job.Logs = d.logs(first(c.blocks["logs"]), job.worldSize())
 	job.Forward, job.forwarded = d.forward(c.attrs["forward"])

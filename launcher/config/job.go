@@ -66,6 +66,7 @@ type Job struct {
 	EarlyExit EarlyExit
 	Restart   *Restart `json:",omitempty"` // nil: never
 	Progress  Progress `json:",omitzero"`
+	Observe   Observe  `json:",omitzero"`
 	Check     Check
 	Logs      Logs
 	Lease     time.Duration // how long a silent host may live; 30s unless set

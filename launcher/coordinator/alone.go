@@ -129,7 +129,11 @@ func (b *brain) endedAlone(rank int) {
 		b.settle(p, nil)
 		return
 	}
-	found, _ := failure.First([]failure.RankEvidence{b.evidenceOf(rank, r)}, lost)
+	evidence := []failure.RankEvidence{b.evidenceOf(rank, r)}
+	if !failedByItself(r.ended) { // the host has ended it for what it lost
+		evidence = nil
+	}
+	found, _ := failure.First(evidence, lost)
 	if b.job.Restart != nil && b.phase == running && !b.places.draining && b.decideOn(&r.alone.trials, found, r.alone.begun, r.at) {
 		b.restartAlone(p)
 		return
@@ -148,7 +152,7 @@ func (b *brain) restartAlone(p *place) {
 	end.Class, end.Message, end.Decision, end.Reason, end.Changes = t.cause.Class, t.cause.Message, "restart", t.decision.Reason, t.decision.Changes
 	r.past = append(r.past, end)
 	r.ended = nil
-	r.attempt++
+	r.attempt, r.observed = r.attempt+1, nil
 	b.vacate(p)
 	p.due = t.next
 	if wait := t.decision.WaitMemory; wait > 0 {
@@ -174,7 +178,7 @@ func (b *brain) settle(p *place, cause *report.Cause) {
 		}
 		r.past = append(r.past, end)
 	}
-	r.ended, r.started, r.lost = nil, false, false // there may be many, and a worker's last words are long
+	r.ended, r.started, r.lost, r.observed = nil, false, false, nil // there may be many, and a worker's last words are long
 	b.vacate(p)
 	p.rank = nowhere
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
@@ -80,6 +81,7 @@ type brain struct {
 	places    *places            // of independent ranks; nil: ranks start and end together
 	noticed   rendezvous.Instant // when a rank first failed because of another's end; 0: none has
 	noticedBy int
+	told      int                   // news of what workers tell of themselves
 	watch     *watching             // who holds the devices of the attempt; nil: nobody looks
 	events    map[int][]deviceEvent // of the attempt, by host
 	memory    memory
@@ -123,7 +125,9 @@ type rankState struct {
 	ended   *orders.Ended
 	lost    bool // its host is given up
 	at      rendezvous.Instant
-	alone   *unit // of an independent rank
+	// observed is the newest that the worker has told of itself; nil where that was nothing.
+	observed *observe.Latest
+	alone    *unit // of an independent rank
 }
 
 // nowhere stands for a place, a host or a rank that is none.
@@ -275,6 +279,8 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.seen(host, n.Sight)
 	case n.Samples != nil:
 		b.sampled(host, n.Samples)
+	case n.Observed != nil:
+		b.heardOf(host, n.Observed)
 	case n.Device != nil:
 		b.deviceReported(host, n.Device, at)
 	case n.Warning != nil:
@@ -542,6 +548,7 @@ func (b *brain) startOn(host int, m plan.Meeting) *orders.Start {
 	return &orders.Start{
 		Attempt: m.Attempt, Command: b.plan.CommandFor(m), Signal: b.stopSignal, Grace: b.grace,
 		Watch: len(b.plan.Hosts[host].Devices) > 0, Checkpoints: b.job.Progress.Folder, Slots: b.plan.Hosts[host].Ranks,
+		Observe: orders.Observe(b.job.Observe),
 	}
 }
 

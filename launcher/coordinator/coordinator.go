@@ -39,6 +39,7 @@ type Coordinator struct {
 	quit        bool // there will be no run
 	orphan      bool // the keeper died
 	over        *report.Report
+	live        liveFile
 }
 
 func newCoordinator(stateDir string, lease time.Duration, hub *rendezvous.Hub) (*Coordinator, error) {
@@ -163,6 +164,7 @@ func (c *Coordinator) tick() {
 		c.wrapping = false
 		c.brain.flushed()
 	}
+	c.live.write(c.brain, rendezvous.Now())
 }
 
 // noteStall remembers when this process last went on after it had been stopped, or its

@@ -121,4 +121,9 @@ func TestTheLooksAroundADeathReachTheEvidence(t *testing.T) {
 	if e.Deaf != "too old" || e.NoAfter != "late" || e.GPUs[0].After != nil {
 		t.Errorf("%+v", e.Evidence)
 	}
+	d.b.ranks[1].ended.Evidence.Devices.Deaf = ""
+	d.b.ranks[1].ended.Evidence.Devices.DeafTo = map[string]string{gpuUUID(0, 0): "not this one", gpuUUID(0, 1): "no events of the product"}
+	if e := d.b.evidenceOf(1, d.b.ranks[1]); e.Deaf != "no events of the product" {
+		t.Errorf("nothing is heard of its GPU, and the evidence says %q", e.Deaf)
+	}
 }

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -66,11 +67,21 @@ func (b *brain) evidenceOf(rank int, r *rankState) failure.RankEvidence {
 	found.MPSLimit = b.plan.MPSMemory(r.place)
 	if seen.Devices != nil {
 		found.Deaf, found.NoAfter = seen.Devices.Deaf, seen.Devices.NoAfter
+		if d := b.plan.Ranks[rank].Device; d != nil && found.Deaf == "" {
+			found.Deaf = cmp.Or(seen.Devices.DeafTo[d.UUID], seen.Devices.DeafTo[d.PCI])
+		}
 	}
 	if b.job.Restart != nil {
 		found.Xids = b.job.Restart.Xids
 	}
 	found.Steps = stepsIn(seen, b.job.Progress.Pattern)
+	found.Torch = torchTold(seen.Observed, seen.Age)
+	if o := seen.Observed; o != nil {
+		found.Phase = o.Phase
+		if o.Torch != nil {
+			found.Snapshots = o.Torch.Snapshots
+		}
+	}
 	return found
 }
 
@@ -200,22 +211,31 @@ func (b *brain) survivedBy(rank int) []string {
 		return nil
 	}
 	evidence := b.evidenceOf(rank, r).Evidence
-	evidence.Steps = nil
+	evidence.Steps, evidence.Phase, evidence.Snapshots = nil, "", nil
 	return failure.Classify(evidence).Notes
 }
 
-// stepsIn reads from the end of a worker's output how far it was.
+// stepsIn is how far a worker was: by what it has told, or else by the end of its output;
+// and its newest checkpoint, by what it has told or by the checkpoint folder.
 func stepsIn(e *orders.Evidence, pattern progress.Pattern) *failure.Steps {
-	counter := progress.NewCounter(pattern)
-	for _, text := range [][]byte{e.Stdout, e.Stderr} {
-		for line := range strings.Lines(string(text)) {
-			counter.Line(strings.TrimRight(line, "\r\n"))
-		}
+	steps := &failure.Steps{First: progress.Nowhere, Furthest: progress.Nowhere, At: e.Age, Checkpoint: e.Checkpoint}
+	if told := stepsTold(e.Observed); told != nil {
+		steps = told
+		steps.Checkpoint = max(steps.Checkpoint, e.Checkpoint)
 	}
-	if !counter.Furthest().Known() && e.Checkpoint == 0 {
+	if !steps.Furthest.Known() {
+		counter := progress.NewCounter(pattern)
+		for _, text := range [][]byte{e.Stdout, e.Stderr} {
+			for line := range strings.Lines(string(text)) {
+				counter.Line(strings.TrimRight(line, "\r\n"))
+			}
+		}
+		steps.First, steps.Furthest, steps.At = counter.First(), counter.Furthest(), e.Age
+	}
+	if !steps.Furthest.Known() && steps.Checkpoint == 0 {
 		return nil
 	}
-	return &failure.Steps{First: counter.First(), Furthest: counter.Furthest(), At: e.Age, Checkpoint: e.Checkpoint}
+	return steps
 }
 
 // begunOf is when a rank's attempt began.

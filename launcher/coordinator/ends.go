@@ -20,6 +20,10 @@ func (b *brain) ended(e *orders.Ended, at rendezvous.Instant) {
 	}
 	r.ended, r.at = e, at
 	b.peaked(e.Rank, e.Peaks)
+	if e.Evidence != nil && e.Evidence.Observed != nil {
+		r.observed = e.Evidence.Observed
+		b.told++
+	}
 	if b.watch != nil {
 		b.watch.Ended(r.place)
 	}

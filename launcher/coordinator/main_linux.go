@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -63,6 +64,7 @@ func serve(keeper *os.File, args []string) error {
 	if err != nil {
 		return err
 	}
+	c.live.dir = filepath.Dir(*socket)
 	server := grpc.NewServer()
 	pb.RegisterControlServer(server, control{c: c})
 	go func() { _ = hub.Serve(members) }()

@@ -119,10 +119,10 @@ func (b *brain) endsOf(s *rankState) []report.End {
 	switch e := s.ended; {
 	case e != nil:
 		return []report.End{{
-			Attempt: s.attempt, Exit: e.Code, Signal: e.Signal, StoppedByMuster: e.Sent, Log: s.log, Error: e.Error, Left: e.Left,
+			Attempt: s.attempt, Exit: e.Code, Signal: e.Signal, StoppedByMuster: e.Sent, Log: s.log, Error: e.Error, Left: e.Left, Observed: s.observed,
 		}}
 	case s.started:
-		return []report.End{{Attempt: s.attempt, Log: s.log, Error: "its end is not known: " + b.hosts[s.host].name + " was lost"}}
+		return []report.End{{Attempt: s.attempt, Log: s.log, Error: "its end is not known: " + b.hosts[s.host].name + " was lost", Observed: s.observed}}
 	}
 	return nil
 }

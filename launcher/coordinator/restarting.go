@@ -72,6 +72,9 @@ func (b *brain) pastOf(found failure.Found, inForce restart.InForce, began, ende
 	} else {
 		p.Signature = failure.Signature(found.Verdict, failure.Evidence{})
 	}
+	if told := b.furthestTold(); p.Steps == nil {
+		p.Steps = told
+	}
 	return p
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
 )
@@ -43,6 +44,8 @@ type RankState struct {
 	Message string
 	Log     string
 	Failed  bool
+	// Observed is the newest that the worker has told of itself; nil where that was nothing.
+	Observed *observe.Latest
 }
 
 // Take takes the next event in.
@@ -60,6 +63,7 @@ func (s *State) Take(e Event) {
 		s.Name, s.Message = StopsNow, e.Message
 	case Over:
 		s.Name, s.Message, s.Report = IsOver, e.Message, e.Report
+		s.recall(e.Report)
 	case Shared:
 		if s.MPS == nil {
 			s.MPS = map[string][]report.MPSGPU{}
@@ -69,6 +73,26 @@ func (s *State) Take(e Event) {
 		s.Ranks[*e.Rank] = RankState{Host: e.Host, Attempt: e.Attempt, Name: "running", PID: e.PID, Since: e.Time, Message: e.Message, Log: e.Log}
 	case Ended:
 		s.Ranks[*e.Rank] = RankState{Host: e.Host, Attempt: e.Attempt, Name: "ended", Since: e.Time, Message: e.Message, Log: e.Log, Failed: e.Failed}
+	}
+}
+
+// recall takes from a report what workers have told of themselves until they ended.
+func (s *State) recall(r *report.Report) {
+	if r == nil {
+		return
+	}
+	for _, rank := range r.Ranks {
+		if n := len(rank.Ends); n > 0 {
+			s.Observe(rank.Rank, rank.Ends[n-1].Attempt, rank.Ends[n-1].Observed)
+		}
+	}
+}
+
+// Observe notes what a rank's worker of an attempt has told of itself.
+func (s *State) Observe(rank, attempt int, latest *observe.Latest) {
+	if r, known := s.Ranks[rank]; known && r.Attempt == attempt && latest != nil {
+		r.Observed = latest
+		s.Ranks[rank] = r
 	}
 }
 

@@ -146,9 +146,25 @@ func (e Evidence) addFacts(v *Verdict) {
 		v.evidence(fmt.Sprintf("NVML saw %s of %s in use on GPU %d when it had ended", size(float64(g.After.Used)), size(float64(g.After.Total)), g.Index))
 	}
 	e.noteUnseen(v)
-	if e.Steps != nil && e.Steps.Furthest.Known() {
-		v.note(fmt.Sprintf("it had come to %v", e.Steps.Furthest))
+	e.addTorch(v)
+	if words := e.place(); words != "" {
+		v.note("it had come to " + words)
 	}
+	for _, path := range e.Snapshots {
+		v.note("torch's snapshot of its memory is in " + path)
+	}
+}
+
+// place is how far the worker was, and in which phase.
+func (e Evidence) place() string {
+	var words []string
+	if e.Steps != nil && e.Steps.Furthest.Known() {
+		words = append(words, e.Steps.Furthest.String())
+	}
+	if e.Phase != "" {
+		words = append(words, "phase "+e.Phase)
+	}
+	return strings.Join(words, ", in ")
 }
 
 // noteUnseen says what of the devices could not be known, where it might have mattered.

@@ -35,6 +35,11 @@ type Evidence struct {
 	Disk     *Space // where the run's files and checkpoints go, the fullest of them
 
 	Steps *Steps
+	Phase string // that it was in by its own word; "" where it told none
+	// Torch is what torch itself has told of its devices, in the worker's processes.
+	Torch []TorchUse
+	// Snapshots are files that torch's memory_snapshot was written to.
+	Snapshots []string
 	// Xids are verdicts of the job file, by number, over those of class.FindXid.
 	Xids map[int]class.XidVerdict
 }
@@ -99,6 +104,21 @@ type Xid struct {
 	Number int
 	At     float64
 	Text   string // what the driver said beside it
+}
+
+// TorchUse is what torch's caching allocator held of a device in one process.
+type TorchUse struct {
+	Device              int     // N of cuda:N in the process
+	Ago                 float64 // before the end that it was told
+	Allocated, Reserved uint64
+	LargestFree         *uint64      // block of the pool that nothing uses
+	Failed              *TorchFailed // the newest allocation that has failed
+}
+
+// TorchFailed is an allocation that torch could not make.
+type TorchFailed struct {
+	Requested   uint64
+	Total, Free uint64 // of the device, by the driver
 }
 
 // Steps are how far the worker was.

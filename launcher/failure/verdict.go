@@ -50,6 +50,7 @@ const (
 	NumReserved    = "reserved"        // taken from the driver by the allocator
 	NumUnallocated = "unallocated"     // reserved, and in no tensor
 	NumCached      = "cached"          // the same, of PyTorch up to 1.3
+	NumLargestFree = "largest_free"    // block of what is unallocated
 	NumSelf        = "self"            // all that the process has on the device
 	NumAllowed     = "allowed"         // by set_per_process_memory_fraction
 	NumOthers      = "other_processes" // on the same device

@@ -68,6 +68,8 @@ func checks() []check {
 		check{"two launches at once get no GPU in common", checkRace},
 		check{"one GPU each for two launches at once", checkSideBySide},
 		check{"an OOM beside somebody's process is told as such", checkOOMByOther},
+		check{"workers share a GPU by MPS with their limits", checkMPS},
+		check{"MPS: what is killed is told and nothing is left", checkMPSEnds},
 		check{"torch: muster finds the one that Python imports", checkTorchFound},
 		check{"torch: it takes what the allocator block becomes", checkAllocator},
 		check{"torch: a setting that it does not know", checkUnknownSetting},

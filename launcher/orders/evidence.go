@@ -1,5 +1,7 @@
 package orders
 
+import "github.com/muster-dev/muster/launcher/observe"
+
 // Evidence is what a host can tell of how a worker ended, beside its exit status. What is
 // nil or empty is not known.
 type Evidence struct {
@@ -10,9 +12,11 @@ type Evidence struct {
 	// Checkpoint is how many seconds after the worker's beginning the newest file of the
 	// checkpoint folder was written; 0: none since then.
 	Checkpoint float64 `json:"checkpoint,omitempty"`
-	PIDs       []int   `json:"pids,omitempty"`   // of the rank's processes, the leader first
-	Cgroup     string  `json:"cgroup,omitempty"` // path of the worker's
-	OOM        OOM     `json:"oom"`
+	// Observed is the newest that it told of itself; nil where that was nothing.
+	Observed *observe.Latest `json:"observed,omitempty"`
+	PIDs     []int           `json:"pids,omitempty"`   // of the rank's processes, the leader first
+	Cgroup   string          `json:"cgroup,omitempty"` // path of the worker's
+	OOM      OOM             `json:"oom"`
 	// Kernel are lines of the kernel's log since the attempt began that may be about it.
 	Kernel []string `json:"kernel,omitempty"`
 	Shm    *Space   `json:"shm,omitempty"`
@@ -34,6 +38,8 @@ type Devices struct {
 	ECC map[string]uint64 `json:"ecc,omitempty"`
 	// Deaf says why no errors are heard from the driver; "": they are.
 	Deaf string `json:"deaf,omitempty"`
+	// DeafTo says the same of single GPUs, by UUID or else by PCI address.
+	DeafTo map[string]string `json:"deaf_to,omitempty"`
 }
 
 // OOM are counters of kills for want of memory, before the attempt and after the death, and

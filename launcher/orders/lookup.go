@@ -7,6 +7,8 @@ type Lookup struct {
 	Known   bool              `json:"known"`
 	Control string            `json:"control,omitempty"` // path of the control socket; empty: no coordinator answers
 	Journal []json.RawMessage `json:"journal,omitempty"` // the run's events
+	// Observed is the newest that all ranks have told; nil where that is not known any more.
+	Observed *Observed `json:"observed,omitempty"`
 }
 
 // Output is a piece of what a rank has written.

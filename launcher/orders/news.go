@@ -2,6 +2,7 @@ package orders
 
 import (
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -20,9 +21,21 @@ type News struct {
 	Warning  *Warning           `json:"warning,omitempty"`
 	Sight    *Sight             `json:"sight,omitempty"`
 	Samples  *samples.Digest    `json:"samples,omitempty"`
+	Observed *Observed          `json:"observed,omitempty"`
 	Device   *DeviceEvent       `json:"device,omitempty"`
 	Failing  *Failing           `json:"failing,omitempty"`
 	Finished *Finished          `json:"finished,omitempty"`
+}
+
+// Observed is what workers tell of themselves, at most once a second.
+type Observed struct {
+	Ranks map[int]RankObserved `json:"ranks"` // of which something is new
+}
+
+// RankObserved is the newest that the worker of a rank has told of itself.
+type RankObserved struct {
+	Attempt int             `json:"attempt"`
+	Latest  *observe.Latest `json:"latest"`
 }
 
 // Failing says that this host ends its workers without having been told to.

@@ -74,10 +74,18 @@ type Start struct {
 	// Checkpoints is the folder whose newest file tells of progress, relative to the work
 	// folder or below ~/; "": none.
 	Checkpoints string `json:"checkpoints,omitempty"`
+	// Observe says what workers are made to tell of themselves.
+	Observe Observe `json:"observe,omitzero"`
 	// Watch has the host tell who holds its devices, as long as ranks run.
 	Watch bool `json:"watch,omitempty"`
 	// Alone starts the ranks beside those that run: each has attempts of its own.
 	Alone bool `json:"alone,omitempty"`
+}
+
+// Observe is the job file's block of that name.
+type Observe struct {
+	Torch    bool `json:"torch,omitempty"`    // torch's own numbers of GPU memory
+	Snapshot bool `json:"snapshot,omitempty"` // a file of torch's on growth and out of memory
 }
 
 // RankStart is one worker.

@@ -5,6 +5,7 @@ package report
 import (
 	"time"
 
+	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/samples"
 )
 
@@ -203,6 +204,8 @@ type End struct {
 	Log             string   `json:"log"`
 	Error           string   `json:"error,omitempty"` // why it could not be started, or what is not known
 	Left            []string `json:"left,omitempty"`
+	// Observed is the newest that the worker has told of itself; nil where that was nothing.
+	Observed *observe.Latest `json:"observed,omitempty"`
 	// Class, Message, Decision, Reason and Changes are as those of an Attempt; of ranks that
 	// do not talk to each other only, whose attempts are their own.
 	Class    string            `json:"class,omitempty"`

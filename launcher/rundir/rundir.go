@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 )
 
+// Observed is the file in a folder of sockets that has what workers have told of themselves.
+const Observed = "observed.json"
+
 // Home is muster's folder among the user's state (XDG Base Directory: XDG_STATE_HOME).
 func Home() (string, error) {
 	base := os.Getenv("XDG_STATE_HOME")

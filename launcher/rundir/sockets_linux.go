@@ -21,6 +21,10 @@ const (
 	SetupEnviron  = "setup.env"
 	PluginSockets = "p" // a folder, of a short name
 	MPSPipes      = "m" // the same, with one for each daemon of MPS
+	// ObserveSockets is the folder of the sockets that workers tell of themselves by.
+	ObserveSockets = "o"
+	// Hook is the folder of muster's files for Python.
+	Hook = "py"
 )
 
 const socketsPrefix = "muster-run-"
@@ -91,11 +95,12 @@ func lockFolder(dir string) (*os.File, error) {
 // Remove removes a folder of sockets, by the path of one's own or of a process that is no
 // more. Only what muster puts there is removed.
 func Remove(dir string) {
-	for _, name := range []string{ControlSocket, SetupEnviron} {
+	for _, name := range []string{ControlSocket, SetupEnviron, Observed, Observed + ".new"} {
 		os.Remove(filepath.Join(dir, name))
 	}
-	os.RemoveAll(filepath.Join(dir, PluginSockets)) // sockets of plugins that were killed
-	os.RemoveAll(filepath.Join(dir, MPSPipes))      // of daemons that were
+	for _, name := range []string{PluginSockets, MPSPipes, ObserveSockets, Hook} { // with what killed processes left
+		os.RemoveAll(filepath.Join(dir, name))
+	}
 	os.Remove(dir)
 }
 

@@ -37,6 +37,7 @@ var mayDiffer = map[string]string{
 	"CUDA_VISIBLE_DEVICES":           "the job asks for no device, and gets none to see",
 	"MUSTER_RUN":                     "muster's own",
 	"MUSTER_LOCAL_RANK":              "muster's own",
+	"MUSTER_SOCKET":                  "muster's own",
 	"MUSTER_RANK":                    "muster's own",
 	"MUSTER_WORLD_SIZE":              "muster's own",
 	"MUSTER_ATTEMPT":                 "muster's own",

@@ -72,7 +72,7 @@ func why(c *report.Cause) string {
 // memoryFigures are numbers of a cause that say where GPU memory was, in the order in
 // which they explain each other.
 var memoryFigures = []struct{ name, words string }{
-	{"requested", "asked for"}, {"allocated", "in tensors"}, {"reserved", "held by torch"}, {"unallocated", "of that unused"},
+	{"requested", "asked for"}, {"allocated", "in tensors"}, {"reserved", "held by torch"}, {"unallocated", "of that unused"}, {"largest_free", "of that in one piece"},
 	{"self", "held by the process"}, {"other_processes", "held by others"}, {"free", "free"}, {"device_used", "of the device in use"},
 	{"total", "in all"}, {"device_total", "in all by NVML"},
 }

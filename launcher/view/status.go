@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
 )
@@ -27,14 +29,26 @@ func Status(w io.Writer, page notebook.Page, s event.State, now time.Time) error
 		unit = "TASK"
 	}
 	columns := use{s: &s}
-	fmt.Fprintln(t, unit+"\tHOST\tSTATE\tPID\tSINCE"+columns.titles())
+	tells := false
+	for _, r := range s.Ranks {
+		tells = tells || toldWords(r.Observed) != ""
+	}
+	header := unit + "\tHOST\tSTATE\tPID\tSINCE" + columns.titles()
+	if tells {
+		header += "\tTELLS"
+	}
+	fmt.Fprintln(t, header)
 	for rank := range page.WorldSize() {
 		r, ok := s.Ranks[rank]
 		if !ok {
 			fmt.Fprintf(t, "%d\t%s\tnot started\t\t\n", rank, hostOfRank(page, rank, r))
 			continue
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s%s\n", rank, hostOfRank(page, rank, r), rankWord(r), pidWord(r), age(r.Since, now), columns.of(rank, r))
+		line := fmt.Sprintf("%d\t%s\t%s\t%s\t%s%s", rank, hostOfRank(page, rank, r), rankWord(r), pidWord(r), age(r.Since, now), columns.of(rank, r))
+		if tells {
+			line += "\t" + toldWords(r.Observed)
+		}
+		fmt.Fprintln(t, line)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -45,6 +59,39 @@ func Status(w io.Writer, page notebook.Page, s event.State, now time.Time) error
 		return Peaks(w, s.Report)
 	}
 	return nil
+}
+
+// toldWords is what a worker tells of itself, on a line.
+func toldWords(o *observe.Latest) string {
+	if o == nil {
+		return ""
+	}
+	var words []string
+	if o.Progress.Known() {
+		words = append(words, o.Progress.String())
+	}
+	if o.Phase != "" {
+		words = append(words, o.Phase)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Values)) {
+		words = append(words, fmt.Sprintf("%s %.4g", name, float64(o.Values[name])))
+	}
+	if o.Torch != nil {
+		words = append(words, torchWords(o.Torch))
+	}
+	return string(clean([]byte(strings.Join(words, ", "))))
+}
+
+// torchWords is what torch tells of its devices, or why it tells nothing.
+func torchWords(t *observe.Torch) string {
+	if len(t.Devices) == 0 {
+		return "torch: " + t.Why
+	}
+	var words []string
+	for _, d := range t.Devices {
+		words = append(words, fmt.Sprintf("torch cuda:%d %.2f of %.2f GiB in use", d.Device, float64(d.Allocated)/(1<<30), float64(d.Reserved)/(1<<30)))
+	}
+	return strings.Join(words, ", ")
 }
 
 // hostOfRank is the name of a rank's host; a task has the one that it was started on.
@@ -118,6 +165,8 @@ type statusRankJSON struct {
 	Log     string  `json:"log,omitempty"`
 	// Samples is how it uses memory and its device; null: not known, as of one that has ended.
 	Samples *samples.Rank `json:"samples"`
+	// Observed is the newest that the worker has told of itself.
+	Observed *observe.Latest `json:"observed,omitempty"`
 }
 
 // StatusJSON writes where a run stands as one JSON object (version 1).
@@ -136,7 +185,7 @@ func statusOf(page notebook.Page, s event.State) statusJSON {
 		line := statusRankJSON{Rank: rank, Host: hostOfRank(page, rank, r), State: "not started"}
 		if ok {
 			line.Attempt = r.Attempt
-			line.State, line.PID, line.Since, line.Log = rankWord(r), r.PID, report.Seconds(r.Since), r.Log
+			line.State, line.PID, line.Since, line.Log, line.Observed = rankWord(r), r.PID, report.Seconds(r.Since), r.Log, r.Observed
 			if used, _, known := s.Samples.Of(rank); known && r.Name == "running" {
 				line.Samples = &used
 			}

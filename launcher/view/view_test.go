@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/report"
 )
 
@@ -190,6 +191,7 @@ func TestJSONContracts(t *testing.T) {
 	ps := func(w io.Writer) error { return RunsJSON(w, []Listed{{Page: page}}) }
 	rep := func(w io.Writer) error { return ReportJSON(w, failed()) }
 	status := func(w io.Writer) error { return StatusJSON(w, page, event.State{Name: event.Running}) }
+	telling := func(w io.Writer) error { return StatusJSON(w, page, telling()) }
 	for _, test := range []struct {
 		name string
 		got  []string
@@ -204,9 +206,40 @@ func TestJSONContracts(t *testing.T) {
 		{"report.ranks.ends", keys(t, rep, "ranks", "ends"), "attempt exit log signal stopped_by_muster"},
 		{"status", keys(t, status), "attempt exit job message others ranks run state version"},
 		{"status.ranks", keys(t, status, "ranks"), "attempt host rank samples state"},
+		{"status.ranks.observed", keys(t, telling, "ranks", "observed"), "checkpoint checkpoint_at first furthest furthest_at phase phase_at progress progress_at refused refused_why torch values"},
+		{"status.ranks.observed.torch", keys(t, telling, "ranks", "observed", "torch"), "cuda devices snapshots state trouble version"},
+		{"status.ranks.observed.torch.devices", keys(t, telling, "ranks", "observed", "torch", "devices"), "allocated at device inactive largest_free oom ooms peak_allocated peak_reserved pid reserved retries"},
 	} {
 		if got := strings.Join(test.got, " "); got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}
+	}
+}
+
+// telling is a run whose rank 0 has told all that there is to tell.
+func telling() event.State {
+	r := observe.NewRecord(7, true)
+	for _, line := range []string{"epoch 1", "step 40", "phase eval", "value loss 2.31", "value grad nan", "checkpoint /c/40", "rubbish", "torch imported 2.5.1 12.4",
+		"torch device 1 allocated=3221225472 reserved=4294967296 largest_free=5 ooms=1 retries=2", "torch oom 1 requested=1 total=2 free=1", "torch snapshot /s/1.pickle", "torch trouble none"} {
+		r.Take([]byte(line), 7, 1)
+	}
+	return event.State{Name: event.Running, Ranks: map[int]event.RankState{0: {Name: "running", PID: 7, Observed: r.Latest()}}}
+}
+
+func TestStatusHasWhatRanksTellWhereTheyDo(t *testing.T) {
+	page := notebook.Page{Run: "j-abc", Job: "j", Hosts: []notebook.Host{{Name: "gpu1", Ranks: 2}}}
+	shown := func(s event.State) string {
+		var b bytes.Buffer
+		if err := Status(&b, page, s, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	if got, want := shown(telling()), "epoch 1, step 40, eval, grad NaN, loss 2.31, torch cuda:1 3.00 of 4.00 GiB in use"; !strings.Contains(got, "TELLS") || !strings.Contains(got, want) {
+		t.Errorf("%s lacks %s", got, want)
+	}
+	silent := event.State{Name: event.Running, Ranks: map[int]event.RankState{0: {Name: "running", PID: 7}}}
+	if got := shown(silent); strings.Contains(got, "TELLS") {
+		t.Errorf("%s", got)
 	}
 }

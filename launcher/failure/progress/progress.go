@@ -4,50 +4,20 @@
 package progress
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/failure/pattern"
+	"github.com/muster-dev/muster/launcher/observe"
 )
 
-// Mark is how far a program is. -1 is what is not known.
-type Mark struct {
-	Epoch int
-	Step  int
-}
+// Mark is how far a program is: by what it prints as by what it tells.
+type Mark = observe.Mark
 
 // Nowhere is the mark of a program that has said nothing.
-var Nowhere = Mark{-1, -1}
-
-// Known is whether there is anything in it.
-func (m Mark) Known() bool { return m.Epoch >= 0 || m.Step >= 0 }
-
-// Compare orders marks: later ones are greater. Steps that begin anew with each epoch
-// count within it.
-func (m Mark) Compare(other Mark) int {
-	if m.Epoch >= 0 && other.Epoch >= 0 {
-		return cmp.Or(cmp.Compare(m.Epoch, other.Epoch), cmp.Compare(m.Step, other.Step))
-	}
-	if m.Step >= 0 && other.Step >= 0 {
-		return cmp.Compare(m.Step, other.Step)
-	}
-	return cmp.Or(cmp.Compare(m.Epoch, other.Epoch), cmp.Compare(m.Step, other.Step))
-}
-
-func (m Mark) String() string {
-	switch {
-	case m.Epoch >= 0 && m.Step >= 0:
-		return fmt.Sprintf("epoch %d, step %d", m.Epoch, m.Step)
-	case m.Step >= 0:
-		return fmt.Sprintf("step %d", m.Step)
-	case m.Epoch >= 0:
-		return fmt.Sprintf("epoch %d", m.Epoch)
-	}
-	return "no step"
-}
+var Nowhere = observe.Nowhere
 
 // Pattern says what a line of progress looks like. The zero value knows the usual forms.
 type Pattern struct{ own *regexp.Regexp }
@@ -92,7 +62,7 @@ func (p Pattern) Read(line string) (Mark, bool) {
 			return Nowhere, false
 		}
 		n, ok := number(m[1])
-		return Mark{-1, n}, ok
+		return Mark{Epoch: -1, Step: n}, ok
 	}
 	return usual(line)
 }

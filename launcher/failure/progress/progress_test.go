@@ -5,22 +5,24 @@ import (
 	"testing"
 )
 
+func at(epoch, step int) Mark { return Mark{Epoch: epoch, Step: step} }
+
 func TestUsualFormsOfProgressAreRead(t *testing.T) {
 	for line, want := range map[string]Mark{
-		"step 12/500 loss 2.31":                             {-1, 12},
-		"Step: 12":                                          {-1, 12},
-		"[Step 00012] loss=1.2":                             {-1, 12},
-		"global_step=1200 lr=3e-4":                          {-1, 1200},
-		`{"step": 12, "loss": 2.5, "max_steps": 100}`:       {-1, 12},
-		"{'loss': 2.1, 'epoch': 0.03, 'step': 40}":          {0, 40},
-		" iteration      100/  500000 | consumed samples: ": {-1, 100},
-		"iter 7: loss 3.1, time 12ms":                       {-1, 7},
-		"Epoch [3/10], Step [100/600], Loss: 0.2":           {3, 100},
-		"Epoch: [0]  [  10/1000]  eta: 0:01:02":             {0, 10},
-		"Epoch 4 done":                                      {4, -1},
-		"Epoch 0:   6%|##    | 32040/500150 [6:28:43<94:39:17,  1.37it/s, loss=2.6]": {0, 32040},
-		" 12%|#2        | 120/1000 [00:12<01:30,  9.5it/s]":                          {-1, 120},
-		"2026-01-01 10:00:00,1 - trainer - INFO - step=33":                           {-1, 33},
+		"step 12/500 loss 2.31":                             at(-1, 12),
+		"Step: 12":                                          at(-1, 12),
+		"[Step 00012] loss=1.2":                             at(-1, 12),
+		"global_step=1200 lr=3e-4":                          at(-1, 1200),
+		`{"step": 12, "loss": 2.5, "max_steps": 100}`:       at(-1, 12),
+		"{'loss': 2.1, 'epoch': 0.03, 'step': 40}":          at(0, 40),
+		" iteration      100/  500000 | consumed samples: ": at(-1, 100),
+		"iter 7: loss 3.1, time 12ms":                       at(-1, 7),
+		"Epoch [3/10], Step [100/600], Loss: 0.2":           at(3, 100),
+		"Epoch: [0]  [  10/1000]  eta: 0:01:02":             at(0, 10),
+		"Epoch 4 done":                                      at(4, -1),
+		"Epoch 0:   6%|##    | 32040/500150 [6:28:43<94:39:17,  1.37it/s, loss=2.6]": at(0, 32040),
+		" 12%|#2        | 120/1000 [00:12<01:30,  9.5it/s]":                          at(-1, 120),
+		"2026-01-01 10:00:00,1 - trainer - INFO - step=33":                           at(-1, 33),
 	} {
 		if got, ok := (Pattern{}).Read(line); !ok || got != want {
 			t.Errorf("%q: %v %v, want %v", line, got, ok, want)
@@ -72,7 +74,7 @@ func TestACounterNeverGoesBack(t *testing.T) {
 			t.Errorf("%q: %v, furthest %v", step.line, got, c.Furthest())
 		}
 	}
-	if c.First() != (Mark{0, -1}) || c.Furthest() != (Mark{1, 2}) || c.Furthest().String() != "epoch 1, step 2" {
+	if c.First() != (at(0, -1)) || c.Furthest() != (at(1, 2)) || c.Furthest().String() != "epoch 1, step 2" {
 		t.Errorf("from %v to %v", c.First(), c.Furthest())
 	}
 }

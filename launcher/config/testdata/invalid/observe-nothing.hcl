@@ -1,0 +1,5 @@
+job "observe" {
+  command = ["python", "train.py"]
+  hosts "local" {}
+  observe {}                            # warn: Without effect
+}

@@ -1,0 +1,105 @@
+package coordinator
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/failure"
+	"github.com/muster-dev/muster/launcher/observe"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/rundir"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// heardOf takes in what the workers of a host have told of themselves.
+func (b *brain) heardOf(host int, o *orders.Observed) {
+	for rank, told := range o.Ranks {
+		if rank < 0 || rank >= len(b.ranks) || told.Latest == nil {
+			continue
+		}
+		if r := b.ranks[rank]; r.host == host && r.attempt == told.Attempt && r.ended == nil {
+			r.observed = told.Latest
+			b.told++
+		}
+	}
+}
+
+// observed is the newest that all workers of the attempt have told.
+func (b *brain) observed() orders.Observed {
+	all := orders.Observed{Ranks: map[int]orders.RankObserved{}}
+	for rank, r := range b.ranks {
+		if r.observed != nil {
+			all.Ranks[rank] = orders.RankObserved{Attempt: r.attempt, Latest: r.observed}
+		}
+	}
+	return all
+}
+
+// furthestTold is how far the run was by what the workers of the attempt have told, where
+// the one that failed has told nothing: often one rank tells for all. nil where none has.
+func (b *brain) furthestTold() *failure.Steps {
+	var found *failure.Steps
+	if b.places != nil {
+		return nil // independent ranks do not tell for each other
+	}
+	for _, r := range b.ranks {
+		if s := stepsTold(r.observed); s != nil && (found == nil || s.Furthest.Compare(found.Furthest) > 0) {
+			found = s
+		}
+	}
+	return found
+}
+
+// stepsTold is how far a worker was by what it has told; nil where it has told nothing.
+func stepsTold(o *observe.Latest) *failure.Steps {
+	if o == nil || !o.Furthest.Known() && o.CheckpointAt == 0 {
+		return nil
+	}
+	return &failure.Steps{First: o.First, Furthest: o.Furthest, At: o.FurthestAt, Checkpoint: o.CheckpointAt}
+}
+
+// torchTold is what torch has told of its devices.
+func torchTold(o *observe.Latest, age float64) (all []failure.TorchUse) {
+	if o == nil || o.Torch == nil {
+		return nil
+	}
+	for _, d := range o.Torch.Devices {
+		use := failure.TorchUse{
+			Device: d.Device, Ago: max(0, age-d.At), Allocated: d.Allocated, Reserved: d.Reserved, LargestFree: d.LargestFree,
+		}
+		if oom := d.OOM; oom != nil {
+			use.Failed = &failure.TorchFailed{Requested: oom.Requested, Total: oom.Total, Free: oom.Free}
+		}
+		all = append(all, use)
+	}
+	return all
+}
+
+// liveFile keeps what workers tell of themselves where somebody who asks finds it: beside
+// the control socket, as it is of interest as long as the run goes on.
+type liveFile struct {
+	dir     string // "": nowhere
+	written int    // brain.told of then
+	at      rendezvous.Instant
+}
+
+// Pace of the file: rewriting it costs by its size.
+const (
+	livePace        = time.Second
+	livePacePerRank = 2 * time.Millisecond
+)
+
+// write writes the file anew where there is news.
+func (f *liveFile) write(b *brain, now rendezvous.Instant) {
+	pace := livePace + time.Duration(len(b.ranks))*livePacePerRank
+	if f.dir == "" || b.told == f.written || f.at != 0 && now.Sub(f.at) < pace {
+		return
+	}
+	f.written, f.at = b.told, now
+	path := filepath.Join(f.dir, rundir.Observed)
+	// It is written again at the next news, and the run does not hang on it.
+	if os.WriteFile(path+".new", orders.Encode(b.observed()), 0o600) == nil {
+		_ = os.Rename(path+".new", path)
+	}
+}

@@ -1,0 +1,62 @@
+package failure
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/muster-dev/muster/launcher/failure/class"
+)
+
+// addTorch gives a verdict about GPU memory the numbers that torch itself has told, where
+// the text of the error had none, and says whence they are.
+func (e Evidence) addTorch(v *Verdict) {
+	if !strings.HasPrefix(v.Class, "oom.") || v.Class == class.OOMHost || v.Class == class.OOMShm {
+		return
+	}
+	t := e.torchOf(*v)
+	if t == nil {
+		return
+	}
+	add := func(name string, n uint64) {
+		if _, known := v.Numbers[name]; !known {
+			v.Numbers[name] = float64(n)
+		}
+	}
+	if _, told := v.Numbers[NumAllocated]; !told {
+		v.evidence(fmt.Sprintf("torch itself told, %.1f s before the end, of %s in tensors and %s held on its cuda:%d", t.Ago, size(float64(t.Allocated)), size(float64(t.Reserved)), t.Device))
+		add(NumAllocated, t.Allocated)
+		add(NumReserved, t.Reserved)
+		add(NumUnallocated, t.Reserved-min(t.Allocated, t.Reserved))
+	}
+	if t.LargestFree != nil {
+		add(NumLargestFree, *t.LargestFree)
+	}
+	if f := t.Failed; f != nil {
+		add(NumRequested, f.Requested)
+		add(NumTotal, f.Total)
+		add(NumFree, f.Free)
+	}
+}
+
+// torchOf is what torch told of the device that a verdict is about: of the process that
+// held most of it. nil where that is not known.
+func (e Evidence) torchOf(v Verdict) *TorchUse {
+	device, named := -1, false
+	if n, ok := v.Numbers[NumGPU]; ok {
+		device, named = int(n), true
+	} else if g := e.failing(v); g != nil && g.Seen >= 0 {
+		device, named = g.Seen, true
+	}
+	var most *TorchUse
+	for i := range e.Torch {
+		t := &e.Torch[i]
+		switch {
+		case named && t.Device != device:
+		case !named && t.Device != e.Torch[0].Device:
+			return nil // several devices, and nothing says which
+		case most == nil || t.Reserved > most.Reserved:
+			most = t
+		}
+	}
+	return most
+}

@@ -1,0 +1,76 @@
+package failure
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/muster-dev/muster/launcher/failure/class"
+)
+
+const noNumbers = "RuntimeError: CUDA error: out of memory"
+
+// torchSaw is what torch told before an out of memory.
+func torchSaw() []TorchUse {
+	largest := uint64(512 << 20)
+	return []TorchUse{
+		{Device: 0, Ago: 0.4, Allocated: 60 << 30, Reserved: 70 << 30, LargestFree: &largest, Failed: &TorchFailed{Requested: 2 << 30, Total: card, Free: 1 << 30}},
+		{Device: 0, Ago: 9, Allocated: 1 << 30, Reserved: 2 << 30}, // a child's
+		{Device: 1, Ago: 0.4, Allocated: 3 << 30, Reserved: 4 << 30},
+	}
+}
+
+func TestTorchsOwnNumbersAreThereWhereTheErrorHasNone(t *testing.T) {
+	e := onGPU(noNumbers, func(g []GPU) { g[0].Before = &Use{Total: card, Used: 79 << 30} })
+	e.Torch = torchSaw()
+	v := Classify(e)
+	for name, want := range map[string]float64{
+		NumAllocated: 60 << 30, NumReserved: 70 << 30, NumUnallocated: 10 << 30, NumLargestFree: 512 << 20,
+		NumDeviceUsed: 79 << 30, NumDeviceTotal: card, NumRequested: 2 << 30, NumFree: 1 << 30,
+	} {
+		if v.Numbers[name] != want {
+			t.Errorf("%s is %.0f, want %.0f", name, v.Numbers[name], want)
+		}
+	}
+	if !strings.HasPrefix(v.Class, "oom.") || !strings.Contains(strings.Join(v.Evidence, "\n"), "torch itself told, 0.4 s before the end, of 60.00 GiB in tensors and 70.00 GiB held on its cuda:0") {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestTheErrorsOwnNumbersStandBeforeTorchs(t *testing.T) {
+	e := onGPU(full80("0"), func([]GPU) {})
+	e.Torch = torchSaw()
+	v := Classify(e)
+	if v.Numbers[NumAllocated] != 70<<30 || v.Numbers[NumRequested] != 2<<30 || strings.Contains(strings.Join(v.Evidence, "\n"), "torch itself") {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestNumbersOfADeviceThatIsNotTheFailedOneAreNotTaken(t *testing.T) {
+	several := text(noNumbers) // no plan says which device is the rank's
+	several.Torch = torchSaw()
+	other := onGPU(noNumbers, func([]GPU) {})
+	other.Torch = torchSaw()[2:]
+	host := Evidence{Signal: "SIGKILL", Torch: torchSaw()[:1], Memory: &Memory{CgroupBefore: count(0), CgroupAfter: count(1)}}
+	for name, e := range map[string]Evidence{"several": several, "another": other, "the host's memory": host} {
+		if v := Classify(e); v.Numbers[NumAllocated] != 0 {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+	alone := text(noNumbers)
+	alone.Torch = torchSaw()[:2]
+	if v := Classify(alone); v.Numbers[NumAllocated] != 60<<30 {
+		t.Errorf("one device only: %+v", v)
+	}
+}
+
+func TestWhereAWorkerWasIsSaid(t *testing.T) {
+	e := text("Segmentation fault")
+	e.Phase, e.Snapshots = "eval", []string{"/state/rank-0.pid-1.oom-1.pickle"}
+	notes := strings.Join(Classify(e).Notes, "\n")
+	if !strings.Contains(notes, "it had come to phase eval") || !strings.Contains(notes, "snapshot of its memory is in /state/rank-0.pid-1.oom-1.pickle") {
+		t.Error(notes)
+	}
+	if v := Classify(Evidence{Phase: "eval"}); v.Class != class.None {
+		t.Errorf("%+v", v)
+	}
+}

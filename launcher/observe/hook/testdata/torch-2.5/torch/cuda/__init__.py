@@ -1,0 +1,74 @@
+import threading
+import traceback
+
+import torch
+from pool import CUDA_CALLS, Pool
+
+_initialized = False
+_tls = threading.local()
+_initialization_lock = threading.Lock()
+_queued_calls = []
+_in_bad_fork = False
+pools = []
+
+
+class OutOfMemoryError(RuntimeError):
+    pass
+
+
+def is_initialized():
+    return _initialized and not _in_bad_fork
+
+
+def _lazy_call(callable, **kwargs):
+    if is_initialized():
+        callable()
+    else:
+        _queued_calls.append((callable, traceback.format_stack()))
+
+
+def _lazy_init():
+    global _initialized
+    if is_initialized() or hasattr(_tls, "is_initializing"):
+        return
+    with _initialization_lock:
+        CUDA_CALLS.append("init")
+        pools.extend([Pool(), Pool()])
+        _tls.is_initializing = True
+        try:
+            for call, _ in _queued_calls:
+                call()
+        finally:
+            delattr(_tls, "is_initializing")
+        _initialized = True
+
+
+def device_count():
+    return 2
+
+
+def memory_stats_as_nested_dict(device=None):
+    if not is_initialized():
+        return {}
+    return pools[device].stats(["requested_bytes"])
+
+
+def memory_snapshot(mempool_id=None):
+    return [segment for device, pool in enumerate(pools) for segment in pool.segments(device)]
+
+
+def allocate(size, device=0):
+    """What making a tensor does."""
+    _lazy_init()
+    pool = pools[device]
+    if not pool.allocate(size):
+        for observer in torch._C.observers:
+            observer(device, size, pool.total, pool.total - pool.reserved())
+        raise OutOfMemoryError("CUDA out of memory.")
+
+
+def free(size, device=0):
+    pools[device].free(size)
+
+
+from . import memory
