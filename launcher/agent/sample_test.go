@@ -4,6 +4,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/plugins"
@@ -33,7 +35,7 @@ func measuring(t *testing.T) *sampling {
 	t.Helper()
 	s := &sampling{run: &sampled{path: filepath.Join(t.TempDir(), samplesFile), base: time.Now()}, slots: 2, began: time.Now(),
 		every: samplePace, ranks: map[int]*sampledRank{}, pids: map[int]owner{os.Getpid(): {rank: 0}, 1 << 30: {rank: 0, child: true}}}
-	s.add(&orders.Start{Ranks: []orders.RankStart{{Rank: 0, Local: 0, Device: "GPU-a"}, {Rank: 1, Local: 1, Device: "GPU-b"}}})
+	s.add(&orders.Start{Ranks: []orders.RankStart{{Rank: 0, Local: 0, Device: "GPU-a"}, {Rank: 1, Local: 1, Device: "GPU-b"}}}, nil)
 	t.Cleanup(func() {
 		if s.run.recorder != nil {
 			_ = s.run.recorder.Close()
@@ -153,7 +155,7 @@ func TestRanksThatStartAloneAreAddedAndLeaveWithTheirPeaks(t *testing.T) {
 		t.Errorf("peaks %+v", peaks)
 	}
 	s.pids = map[int]owner{os.Getpid(): {rank: 17}}
-	s.add(&orders.Start{Attempt: 2, Ranks: []orders.RankStart{{Rank: 17, Local: 0}}})
+	s.add(&orders.Start{Attempt: 2, Ranks: []orders.RankStart{{Rank: 17, Local: 0}}}, nil)
 	if err := s.measureOnce(time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +198,7 @@ func BenchmarkASecondOfSampling(b *testing.B) {
 		}
 	}
 	s.pids[os.Getpid()] = owner{}
-	s.add(o)
+	s.add(o, nil)
 	s.kept = []keptSample{k}
 	now := time.Now()
 	for b.Loop() {
@@ -211,19 +213,35 @@ func BenchmarkASecondOfSampling(b *testing.B) {
 // Hours pass at once here: what is measured at them is kept and judged as in real ones.
 func TestGrowthOverHoursIsToldWithWhoseItIs(t *testing.T) {
 	const mib = 1 << 20
-	for kind, held := range map[string]func(minute uint64) (used, own uint64){
-		samples.KindDevice:  func(minute uint64) (used, own uint64) { return (500 + 8*minute) * mib, (400 + 8*minute) * mib },
-		samples.KindForeign: func(minute uint64) (used, own uint64) { return (500 + 8*minute) * mib, 400 * mib },
-		"":                  func(minute uint64) (used, own uint64) { return (500 + min(8*minute, 200)) * mib, 400 * mib },
+	// How much is in use, of it the rank's, reserved by torch (0: it does not tell) and in
+	// tensors, all in MiB.
+	type numbers struct{ used, own, reserved, allocated uint64 }
+	for name, c := range map[string]struct {
+		kind string
+		at   func(minute uint64) numbers
+	}{
+		"tensors":             {samples.KindTensors, func(m uint64) numbers { return numbers{900 + 8*m, 800 + 8*m, 700 + 8*m, 600 + 8*m} }},
+		"the allocator":       {samples.KindCache, func(m uint64) numbers { return numbers{900 + 8*m, 800 + 8*m, 700 + 8*m, 600} }},
+		"outside torch":       {samples.KindOutside, func(m uint64) numbers { return numbers{900 + 8*m, 800 + 8*m, 700, 600} }},
+		"torch does not tell": {samples.KindDevice, func(m uint64) numbers { return numbers{900 + 8*m, 800 + 8*m, 0, 0} }},
+		"somebody else":       {samples.KindForeign, func(m uint64) numbers { return numbers{900 + 8*m, 800, 700, 600} }},
+		"it levels off":       {"", func(m uint64) numbers { return numbers{900 + min(8*m, 200), 800 + min(8*m, 200), 700, 600} }},
+		"a saw-tooth":         {"", func(m uint64) numbers { return numbers{3000, 800 + 100*(m%20), 700 + 100*(m%20), 600 + 100*(m%20)} }},
+		"evaluations":         {"", func(m uint64) numbers { return numbers{3000, 800 + 1000*(m/15%2), 700 + 1000*(m/15%2), 600} }},
 	} {
 		s := measuring(t)
+		teller := &observer{record: observe.NewRecord(os.Getpid(), true)}
+		s.ranks[0].worker = &worker{observer: teller, began: rendezvous.Now()}
 		start := time.Now()
 		for second := 0; second < 3*3600; second += 10 {
-			used, own := held(uint64(second / 60))
-			k := holding(1, used, map[int]uint64{os.Getpid(): own})
+			n := c.at(uint64(second / 60))
+			k := holding(1, n.used*mib, map[int]uint64{os.Getpid(): n.own * mib})
 			k.taken = start.Add(time.Duration(second) * time.Second)
 			k.gpus.GPUs[0].Memory.Total = new(uint64(8 << 30))
 			s.kept = []keptSample{k}
+			if n.reserved > 0 {
+				teller.record.Take(fmt.Appendf(nil, "torch device 0 allocated=%d reserved=%d", n.allocated*mib, n.reserved*mib), os.Getpid(), 0)
+			}
 			if err := s.measureOnce(k.taken); err != nil {
 				t.Fatal(err)
 			}
@@ -233,11 +251,31 @@ func TestGrowthOverHoursIsToldWithWhoseItIs(t *testing.T) {
 		for _, g := range s.digest(time.Now()).Ranks[0].Growth {
 			found = append(found, g.Kind)
 			if g.Slope < 440*mib || g.Slope > 520*mib || g.FullIn == 0 {
-				t.Errorf("%s: %+v", kind, g)
+				t.Errorf("%s: %+v", name, g)
 			}
 		}
-		if want := slices.DeleteFunc([]string{kind}, func(k string) bool { return k == "" }); !slices.Equal(found, want) {
-			t.Errorf("%q: found %v", kind, found)
+		if want := slices.DeleteFunc([]string{c.kind}, func(k string) bool { return k == "" }); !slices.Equal(found, want) {
+			t.Errorf("%s: found %v", name, found)
 		}
+	}
+}
+
+func TestWhatARankTellsOfTorchIsOfItsOwnDeviceAndOfNow(t *testing.T) {
+	s := measuring(t)
+	teller := &observer{record: observe.NewRecord(os.Getpid(), true)}
+	r := s.ranks[0]
+	r.worker = &worker{observer: teller, began: rendezvous.Now()}
+	teller.record.Take([]byte("torch device 0 allocated=5 reserved=7 largest_free=1\ntorch device 1 allocated=900 reserved=900\nphase evaluation"), os.Getpid(), 0)
+	teller.record.Take([]byte("torch device 0 allocated=2 reserved=3 largest_free=2"), os.Getpid()+1, 0)
+	v := samples.None()
+	if phase := r.told(&v, samples.PhaseLater); phase != "evaluation" || v[samples.Allocated] != 7 || v[samples.Reserved] != 10 || v[samples.LargestFree] != 2 {
+		t.Errorf("%s: %v", phase, v)
+	}
+	for i := range mostPhases {
+		r.peaks = samples.Raise(r.peaks, 0, fmt.Sprint("phase ", i), v)
+	}
+	v, r.worker.began = samples.None(), rendezvous.Now().Add(-time.Hour)
+	if phase := r.told(&v, samples.PhaseLater); phase != samples.PhaseLater || !math.IsNaN(v[samples.Allocated]) {
+		t.Errorf("an hour later, after many phases: %s: %v", phase, v)
 	}
 }
