@@ -561,7 +561,7 @@ func (b *brain) addRank(start *orders.Start, rank int, m plan.Meeting) bool {
 		b.internal(err)
 		return false
 	}
-	r := orders.RankStart{Rank: rank, Local: place.Local, CPUs: place.CPUs, Node: place.Node, Device: deviceOf(place), Env: map[string]string{}, Defaults: map[string]string{}}
+	r := orders.RankStart{Rank: rank, Local: place.Local, CPUs: place.CPUs, Node: place.Node, Device: deviceOf(place), Seen: b.plan.Seen(place.Rank), Env: map[string]string{}, Defaults: map[string]string{}}
 	for _, v := range vars {
 		if v.Default {
 			r.Defaults[v.Name] = v.Value

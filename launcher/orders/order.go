@@ -96,6 +96,7 @@ type RankStart struct {
 	// Defaults are set where neither the host's environment nor setup has the name.
 	Defaults map[string]string `json:"defaults,omitempty"`
 	Device   string            `json:"device,omitempty"` // UUID of its device; "": none
+	Seen     int               `json:"seen,omitempty"`   // N of cuda:N by which it calls that
 	CPUs     []int             `json:"cpus,omitempty"`   // that it is bound to; none: it is not
 	Node     *int              `json:"node,omitempty"`   // NUMA node whose memory it prefers
 }
