@@ -16,6 +16,8 @@ type News struct {
 	Ended    *Ended             `json:"ended,omitempty"`
 	Warning  *Warning           `json:"warning,omitempty"`
 	Sight    *Sight             `json:"sight,omitempty"`
+	Opened   *Opened            `json:"opened,omitempty"`
+	Visited  *Visited           `json:"visited,omitempty"`
 	Failing  *Failing           `json:"failing,omitempty"`
 	Finished *Finished          `json:"finished,omitempty"`
 }

@@ -13,6 +13,8 @@ type Order struct {
 	Signal   *Signal   `json:"signal,omitempty"`
 	Follow   *Follow   `json:"follow,omitempty"`
 	Look     *Look     `json:"look,omitempty"`
+	Open     *Open     `json:"open,omitempty"`
+	Visit    *Visit    `json:"visit,omitempty"`
 	Finish   *Finish   `json:"finish,omitempty"`
 }
 

@@ -24,7 +24,7 @@ func TestTheTableOfCodesHolds(t *testing.T) {
 			t.Errorf("%s is not found", c.Name)
 		}
 	}
-	if _, ok := Find("nothing"); ok || len(Names()) != len(All) || len(Names(Before, After, Planning)) != len(All) {
+	if _, ok := Find("nothing"); ok || len(Names()) != len(All) || len(Names(Before, After, Planning, Asked)) != len(All) {
 		t.Error("names and table differ")
 	}
 }
