@@ -96,7 +96,7 @@ gpu-check-programs: build
 
 ## make hosts N=3    real hosts with sshd in network namespaces, to try muster on (root)
 # KEEP="PATH ..." are folders below /root, /tmp and the like that the hosts see too.
-# GPUS=dgx-h100 (or mig, busy, ...) has them look like such a machine.
+# GPUS=dgx-h100 (or mig, busy, ...) has them look like such a machine, with nvidia-smi and MPS.
 N ?= 3
 hosts:
 	go run ./launcher/testbed/cmd/hosts -n $(N) $(addprefix -keep ,$(KEEP)) $(addprefix -gpus ,$(GPUS))

@@ -63,7 +63,7 @@ func (c *control) submit(ctx context.Context, s coordinator.Submission) error {
 	case codes.OK:
 		return nil
 	case codes.FailedPrecondition, codes.InvalidArgument:
-		return &refusal{status.Convert(err).Message()}
+		return &refusal{"the coordinator refused the run: " + status.Convert(err).Message()}
 	}
 	return fmt.Errorf("hand the run over: %w", err)
 }
@@ -71,7 +71,7 @@ func (c *control) submit(ctx context.Context, s coordinator.Submission) error {
 // refusal is a coordinator's no.
 type refusal struct{ why string }
 
-func (r *refusal) Error() string { return "the coordinator refused the run: " + r.why }
+func (r *refusal) Error() string { return r.why }
 
 // watch hands every event from a number on to handle, until the run is over. It returns io.EOF then.
 func (c *control) watch(ctx context.Context, from uint64, handle func(event.Event)) error {
@@ -111,9 +111,12 @@ func (c *control) logs(ctx context.Context, request *pb.LogsRequest, begun func(
 	return fmt.Errorf("read output: %w", err)
 }
 
-func (c *control) stop(ctx context.Context, kill bool, exit int, reason string) error {
-	_, err := c.client.Stop(ctx, &pb.StopRequest{Kill: kill, Exit: int32(exit), Reason: reason})
-	if err != nil {
+func (c *control) stop(ctx context.Context, request *pb.StopRequest) error {
+	_, err := c.client.Stop(ctx, request)
+	switch {
+	case status.Code(err) == codes.FailedPrecondition:
+		return &refusal{"the coordinator does not stop the run so: " + status.Convert(err).Message()}
+	case err != nil:
 		return fmt.Errorf("stop the run: %w", err)
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -179,9 +178,16 @@ func (k *Known) ended(s event.State) (int, error) {
 	return s.Report.Exit, nil
 }
 
+// Ways to stop a run.
+const (
+	StopGently = iota // workers get their grace
+	StopNow           // without grace
+	StopDrain         // nothing more is started, and what runs ends by itself
+)
+
 // Stop ends a run and waits until it is over. The status is 0 if it was stopped, or had
 // ended already.
-func (k *Known) Stop(ctx context.Context, now bool, wishes <-chan Wish) (int, error) {
+func (k *Known) Stop(ctx context.Context, how int, wishes <-chan Wish) (int, error) {
 	l, err := k.open(ctx)
 	if err != nil {
 		return 0, err
@@ -194,8 +200,15 @@ func (k *Known) Stop(ctx context.Context, now bool, wishes <-chan Wish) (int, er
 		k.View.Say("run " + k.Page.Run + " has ended already")
 		return report.ExitOK, nil
 	}
-	if err := l.control.stop(ctx, now, report.ExitTerminated, "muster stop"); err != nil {
+	request := &pb.StopRequest{Kill: how == StopNow, Drain: how == StopDrain, Exit: report.ExitTerminated, Reason: "muster stop"}
+	if request.Drain {
+		request.Reason += " --drain"
+	}
+	if err := l.control.stop(ctx, request); err != nil {
 		l.close()
+		if no := (*refusal)(nil); errors.As(err, &no) {
+			return 0, failure(report.ExitUsage, "%v", err)
+		}
 		return 0, failure(report.ExitUnreachable, "%v", err)
 	}
 	none, _ := config.ParseRankSet("none")
@@ -238,8 +251,7 @@ func (k *Known) followLogs(ctx context.Context, l *live, set config.RankSet) err
 		request.Ranks = append(request.Ranks, int32(rank))
 	}
 	err := l.control.logs(ctx, request, func() {}, func(c *pb.LogChunk) {
-		host, _ := k.Page.HostOf(int(c.Rank))
-		k.View.Output(host.Name, int(c.Rank), c.Lane == 1, c.Data, c.End)
+		k.View.Output(hostOf(k.Page, c), int(c.Rank), c.Lane == 1, c.Data, c.End)
 	})
 	if err != nil && ctx.Err() == nil {
 		return failure(report.ExitUnreachable, "%v", err)
@@ -256,15 +268,26 @@ func (k *Known) printLogs(ctx context.Context, set config.RankSet) error {
 	}
 	byHost := map[notebook.Host][]string{}
 	for _, rank := range k.ranksIn(set) {
-		host, _ := k.Page.HostOf(rank)
-		byHost[host] = append(byHost[host], strconv.Itoa(rank))
+		of, started := state.Ranks[rank]
+		host, settled := k.Page.HostOf(rank)
+		switch {
+		case !settled && !started:
+			continue // a task that none has begun
+		case !settled:
+			host, _ = k.Page.Named(of.Host)
+		}
+		attempt := state.Attempt
+		if started {
+			attempt = of.Attempt
+		}
+		byHost[host] = append(byHost[host], fmt.Sprintf("%d/%d", attempt, rank))
 	}
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	var list hostErrors
 	for host, ranks := range byHost {
 		all.Go(func() {
-			if err := k.printHost(ctx, host, state.Attempt, ranks); err != nil {
+			if err := k.printHost(ctx, host, ranks); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				list = append(list, hostError{host.Name, err})
@@ -278,13 +301,13 @@ func (k *Known) printLogs(ctx context.Context, set config.RankSet) error {
 	return nil
 }
 
-func (k *Known) printHost(ctx context.Context, h notebook.Host, attempt int, ranks []string) error {
+func (k *Known) printHost(ctx context.Context, h notebook.Host, sources []string) error {
 	host, err := k.connect(ctx, h)
 	if err != nil {
 		return err
 	}
 	defer host.Close()
-	args := []string{"output", "-run", k.Page.Run, "-attempt", strconv.Itoa(attempt), "-ranks", strings.Join(ranks, ",")}
+	args := []string{"output", "-run", k.Page.Run, "-of", strings.Join(sources, ",")}
 	return ask(ctx, host, args, func(line []byte) error {
 		var out orders.Output
 		if err := json.Unmarshal(line, &out); err != nil {

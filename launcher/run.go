@@ -247,7 +247,7 @@ func (r *Run) submission(id string, f *fleet, p *plan.Plan) (coordinator.Submiss
 }
 
 func (r *Run) page(id string, p *plan.Plan) notebook.Page {
-	page := notebook.Page{Run: id, Job: r.Job.Name, Kind: r.Job.HostsKind, Started: time.Now(), Lease: r.Job.Lease}
+	page := notebook.Page{Run: id, Job: r.Job.Name, Kind: r.Job.HostsKind, Started: time.Now(), Lease: r.Job.Lease, Tasks: len(p.Tasks)}
 	for i, h := range r.Job.Hosts {
 		page.Hosts = append(page.Hosts, notebook.Host{
 			Name: h.Name, Address: h.Address, User: h.User, Port: h.Port,

@@ -116,7 +116,7 @@ func (w *watch) takeOver(ctx context.Context, l *live) {
 	if w.pending != nil {
 		wish, c := *w.pending, w.control
 		w.pending = nil
-		go func() { _ = c.stop(ctx, wish.Kill, wish.Exit, wish.Reason) }() // a dead coordinator shows where events are watched
+		go func() { _ = c.stop(ctx, wish.stopRequest()) }() // a dead coordinator shows where events are watched
 	}
 }
 

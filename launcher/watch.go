@@ -170,7 +170,7 @@ func (w *watch) heed(ctx context.Context, wish Wish) (status int, err error, don
 		if w.asked == nil {
 			w.asked = &wish
 		}
-		go func() { _ = w.control.stop(ctx, wish.Kill, wish.Exit, wish.Reason) }() // a dead coordinator shows in over
+		go func() { _ = w.control.stop(ctx, wish.stopRequest()) }() // a dead coordinator shows in over
 	case wish.State:
 		w.view.State(w.page, w.snapshot())
 	case wish.Signal != "":
@@ -239,7 +239,9 @@ func (w *watch) troubleAt(h *fleetHost, err error) {
 	}
 	w.mu.Unlock()
 	if !w.isCommitted() {
-		_ = w.control.stop(context.Background(), true, report.ExitUnreachable, h.name+" cannot take part")
+		_ = w.control.stop(context.Background(), &pb.StopRequest{
+			Kill: true, Unstarted: true, Exit: report.ExitUnreachable, Reason: h.name + " cannot take part",
+		})
 	}
 }
 
@@ -304,25 +306,32 @@ func (w *watch) see(e event.Event) {
 func (w *watch) showOutput(ctx context.Context, reads chan<- struct{}) {
 	begun := sync.OnceFunc(func() { close(reads) })
 	defer begun()
-	request := &pb.LogsRequest{Tail: w.tail && len(w.shown) == 0, From: map[int32]uint64{}}
-	attempt := w.snapshot().Attempt
+	request := &pb.LogsRequest{Tail: w.tail && len(w.shown) == 0, From: map[int32]uint64{}, Attempt: map[int32]int32{}}
 	for rank := range w.page.WorldSize() {
 		if !w.show.Has(rank) {
 			continue
 		}
 		request.Ranks = append(request.Ranks, int32(rank))
-		if s, ok := w.shown[rank]; ok && s.attempt == attempt {
-			request.From[int32(rank)] = s.next
+		if s, ok := w.shown[rank]; ok {
+			request.From[int32(rank)], request.Attempt[int32(rank)] = s.next, int32(s.attempt)
 		}
 	}
 	// An error here is the coordinator's end, which shows where events are watched.
 	_ = w.control.logs(ctx, request, begun, func(c *pb.LogChunk) {
-		host, _ := w.page.HostOf(int(c.Rank))
-		w.view.Output(host.Name, int(c.Rank), c.Lane == 1, c.Data, c.End)
+		w.view.Output(hostOf(w.page, c), int(c.Rank), c.Lane == 1, c.Data, c.End)
 		if !c.End {
 			w.shown[int(c.Rank)] = shown{int(c.Attempt), c.Offset + uint64(len(c.Data))}
 		}
 	})
+}
+
+// hostOf is the name of the host that a piece of output is from.
+func hostOf(page notebook.Page, c *pb.LogChunk) string {
+	if c.Host != "" {
+		return c.Host
+	}
+	host, _ := page.HostOf(int(c.Rank))
+	return host.Name
 }
 
 // finish says how it ended and sees that nothing is left.

@@ -36,7 +36,7 @@ func readJob(c *cli.Context, screen *view.Screen) (config.Source, *config.Job, e
 		vars[name] = value
 	}
 	source, diags := config.Read(own[0], vars, after)
-	source = source.WithEnviron(os.Environ())
+	source = source.WithEnviron(os.Environ()).WithTasks()
 	job, err := evaluate(source, diags, screen)
 	return source, job, err
 }

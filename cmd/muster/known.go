@@ -214,8 +214,14 @@ func stopCommand() *cli.Command {
 		Name:         "stop",
 		Usage:        "end a run and wait until it is over",
 		ArgsUsage:    runArgument,
-		Description:  runHelp + ` Workers get their grace (stop.grace of the job file) unless --now is given.`,
-		Flags:        []cli.Flag{&cli.BoolFlag{Name: "now", Usage: "without grace"}},
+		Description: runHelp + ` Workers get their grace (stop.grace of the job file) unless --now is given.
+
+   muster stop -
+   muster stop sweep-7f3a12 --drain    let the tasks that run end, and start no more`,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "now", Usage: "without grace"},
+			&cli.BoolFlag{Name: "drain", Usage: "start nothing more, and let what runs end by itself (mode = \"independent\")"},
+		},
 		Action:       stop,
 		OnUsageError: onUsageError,
 	}
@@ -229,7 +235,16 @@ func stop(c *cli.Context) error {
 	}
 	wishes, end := listenForWishes(false)
 	defer end()
-	exit, err := k.Stop(context.Background(), c.Bool("now"), wishes)
+	how := launcher.StopGently
+	switch {
+	case c.Bool("now") && c.Bool("drain"):
+		return usage("--now and --drain are two ways to stop a run: give one of them")
+	case c.Bool("now"):
+		how = launcher.StopNow
+	case c.Bool("drain"):
+		how = launcher.StopDrain
+	}
+	exit, err := k.Stop(context.Background(), how, wishes)
 	screen.Status("")
 	return statusError(exit, err)
 }

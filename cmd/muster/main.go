@@ -48,7 +48,7 @@ lost; 75 refused before a worker was started; 70 a fault of muster itself;
 		Commands: []*cli.Command{
 			runCommand(), planCommand(), probeCommand(), checkCommand(),
 			psCommand(), statusCommand(), logsCommand(), attachCommand(), stopCommand(), reportCommand(),
-			versionCommand(),
+			mpsCommand(), versionCommand(),
 		},
 		DisableSliceFlagSeparator: true, // a value may hold commas
 		HideHelpCommand:           true,

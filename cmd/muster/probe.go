@@ -68,11 +68,8 @@ func probedHosts(c *cli.Context, screen *view.Screen) (kind string, hosts []conf
 	case c.IsSet("hosts") && c.Args().Present():
 		return "", nil, nil, usage("muster probe takes hosts by -H or a job file, not both")
 	case c.IsSet("hosts"):
-		hosts, err := config.ParseHosts(strings.TrimSpace(c.String("hosts")))
-		if err != nil {
-			return "", nil, nil, usage("-H: %v", err)
-		}
-		return config.HostsSSH, hosts, nil, nil
+		kind, hosts, err := namedHosts(c)
+		return kind, hosts, nil, err
 	case c.Args().Present():
 		_, job, err := readJob(c, screen)
 		if err != nil {
@@ -80,5 +77,18 @@ func probedHosts(c *cli.Context, screen *view.Screen) (kind string, hosts []conf
 		}
 		return job.HostsKind, job.Hosts, job, nil
 	}
-	return config.HostsLocal, []config.Host{{Name: config.LocalName, Address: config.LocalName}}, nil, nil
+	kind, hosts, err = namedHosts(c)
+	return kind, hosts, nil, err
+}
+
+// namedHosts are those of -H, or this machine.
+func namedHosts(c *cli.Context) (kind string, hosts []config.Host, err error) {
+	if !c.IsSet("hosts") {
+		return config.HostsLocal, []config.Host{{Name: config.LocalName, Address: config.LocalName}}, nil
+	}
+	hosts, err = config.ParseHosts(strings.TrimSpace(c.String("hosts")))
+	if err != nil {
+		return "", nil, usage("-H: %v", err)
+	}
+	return config.HostsSSH, hosts, nil
 }

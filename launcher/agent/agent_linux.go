@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +40,8 @@ type agent struct {
 	place
 	look     *look
 	plugins  *pluginDesk
+	mps      mpsHost
+	clearing bool // what is left is being ended
 	leash    *leash
 	reaper   *proc.Reaper
 	words    *words
@@ -54,8 +57,8 @@ type agent struct {
 	base     map[string]string
 	attempt  int
 	grace    time.Duration
-	workers  map[int]*worker // of the attempt, by rank; those that ended are taken out
-	logs     map[int]*ranklog.Writer
+	workers  map[int]*worker // by rank; those that ended are taken out
+	newest   map[int]output  // of each rank that was started
 	hold     *portHold
 	door     *rendezvous.Door   // for visits of other hosts; nil: not opened
 	portSeen rendezvous.Instant // when it was last looked whether rank 0 listens
@@ -70,15 +73,21 @@ type agent struct {
 	// policySaid is set once it was told that memory policies do not work here.
 	policySaid bool
 	sight      sight
-	scene      scenery // when the attempt began
+	after      []*afterwards // that are kept back
 	follows    context.Context
 	unfollow   context.CancelFunc
+}
+
+// output is what a worker writes.
+type output struct {
+	attempt int
+	log     *ranklog.Writer
 }
 
 // run is the agent's life.
 func (a *agent) run() error {
 	a.inbox = make(chan func(), 64)
-	a.workers, a.logs = map[int]*worker{}, map[int]*ranklog.Writer{}
+	a.workers, a.newest = map[int]*worker{}, map[int]output{}
 	a.plugins = newPluginDesk(a.leash)
 	a.follows, a.unfollow = context.WithCancel(context.Background())
 	defer a.unfollow()
@@ -175,11 +184,14 @@ func (a *agent) heed(m tug) {
 	}
 }
 
-func (a *agent) tell(n orders.News) {
+func (a *agent) tell(n orders.News) { a.tellAt(n, rendezvous.Now()) }
+
+// tellAt tells what happened earlier.
+func (a *agent) tellAt(n orders.News, at rendezvous.Instant) {
 	if a.member == nil {
 		return
 	}
-	n.At = rendezvous.Now()
+	n.At = at
 	a.member.Send(orders.Encode(n))
 }
 
@@ -201,11 +213,18 @@ func (a *agent) obey(payload []byte) {
 		}()
 	case o.HoldPort != nil:
 		a.takePort(o.HoldPort)
+	case o.Serve != nil:
+		go func() {
+			news := a.serve(o.Serve)
+			a.post(func() { a.tell(orders.News{Served: news}) })
+		}()
 	case o.Start != nil:
 		a.start(o.Start)
 	case o.Stop != nil:
-		for _, w := range a.workers {
-			w.stop(a.grace, o.Stop.Kill)
+		for rank, w := range a.workers {
+			if len(o.Stop.Ranks) == 0 || slices.Contains(o.Stop.Ranks, rank) {
+				w.stop(a.grace, o.Stop.Kill)
+			}
 		}
 	case o.Signal != nil:
 		for _, w := range a.workers {
@@ -242,10 +261,14 @@ func (a *agent) takePort(o *orders.HoldPort) {
 }
 
 func (a *agent) start(o *orders.Start) {
-	a.attempt, a.grace = o.Attempt, o.Grace
-	a.scene.end()
-	a.scene = newScenery(a.checkpointFolder(o.Checkpoints))
+	a.grace = o.Grace
+	if !o.Alone {
+		a.attempt = o.Attempt
+	}
+	scene := newScenery(a.checkpointFolder(o.Checkpoints))
+	defer scene.endUnlessShown()
 	defer a.watchDevices(o)
+	defer a.watchMPS()
 	for _, r := range o.Ranks {
 		w, err := a.startWorker(o, r)
 		if err != nil {
@@ -259,15 +282,16 @@ func (a *agent) start(o *orders.Start) {
 			a.tell(orders.News{Ended: ended})
 			continue
 		}
-		a.workers[r.Rank], a.logs[r.Rank] = w, w.log
+		w.show(scene)
+		a.workers[r.Rank], a.newest[r.Rank] = w, output{o.Attempt, w.log}
 		a.tell(orders.News{Started: &orders.Started{Attempt: o.Attempt, Rank: r.Rank, PID: w.child.ID.PID, Log: w.log.Path()}})
 	}
 }
 
 func (a *agent) startFollowing(o *orders.Follow) {
 	for rank := range o.Ranks {
-		writer := a.logs[rank]
-		if o.Attempt != a.attempt {
+		writer := a.newest[rank].log
+		if o.Attempt != a.newest[rank].attempt {
 			writer = nil
 		}
 		go func() {
@@ -297,6 +321,7 @@ func (a *agent) tick(now rendezvous.Instant) {
 		a.beat(beat)
 	}
 	a.climb(now)
+	a.endAfterwards(now)
 	if a.hold != nil && now.Sub(a.portSeen) >= portPace {
 		a.portSeen = now
 		a.hold.letGoOnceTaken()
@@ -327,14 +352,14 @@ func (a *agent) beat(beat time.Duration) {
 func (a *agent) climb(now rendezvous.Instant) {
 	ending := false
 	for _, w := range a.workers {
-		ending = ending || w.ladder != nil
+		ending = ending || w.ladder != nil && !w.concluded
 	}
 	if !ending {
 		return
 	}
 	others := a.ranksOf(proc.All())
 	for rank, w := range a.workers {
-		if w.ladder == nil || !w.climb(now, others[rank]) {
+		if w.ladder == nil || w.concluded || !w.climb(now, others[rank]) {
 			continue
 		}
 		a.conclude(w, others[rank])
@@ -347,13 +372,29 @@ func (a *agent) conclude(w *worker, left []proc.Stat) {
 	w.log.Close()
 	a.warnOfLog(w)
 	_ = a.leash.send(tug{Let: w.log.Path()}, nil)
-	delete(a.workers, w.rank)
+	ended, at := w.outcome(cut, left), rendezvous.Now()
+	ended.Evidence = a.evidence(w, ended)
+	if a.fromDevice(ended) {
+		a.lookAfterwards(w, ended, at)
+		return
+	}
+	a.bury(w, ended, at)
+}
+
+// bury tells of a worker's end, after which it is no worker any more.
+func (a *agent) bury(w *worker, ended *orders.Ended, at rendezvous.Instant) {
+	if a.workers[w.rank] == w {
+		delete(a.workers, w.rank)
+	}
 	if len(a.workers) == 0 {
 		a.sight.end()
 	}
-	ended := w.outcome(cut, left)
-	ended.Evidence = a.evidence(w, ended)
-	a.tell(orders.News{Ended: ended})
+	a.checkMPS(w)
+	if len(a.workers) == 0 {
+		a.mps.unwatch()
+	}
+	w.scene.leave()
+	a.tellAt(orders.News{Ended: ended}, at)
 }
 
 func (a *agent) warnOfLog(w *worker) {
@@ -392,14 +433,28 @@ func (a *agent) checkLease(now rendezvous.Instant) {
 	}
 }
 
-// finish ends what is left on this host: daemons that setup has started, say.
+// finish ends what is left on this host: daemons that setup has started, say, and then those
+// of MPS, which may take a moment.
 func (a *agent) finish() {
-	if a.finished {
+	if a.finished || a.clearing {
 		return
 	}
-	a.finished = true
+	a.clearing = true
 	a.sight.end()
-	var left []string
+	a.mps.unwatch()
+	if a.mps.isUnused() {
+		a.clear(nil)
+		return
+	}
+	go func() {
+		left := a.mps.end(a.reaper, a.place.run)
+		a.post(func() { a.clear(left) })
+	}()
+}
+
+// clear ends what is left but for the daemons of MPS, and tells what cannot be ended.
+func (a *agent) clear(left []string) {
+	a.finished = true
 	for _, s := range endBelow() {
 		left = append(left, fmt.Sprintf("%s (pid %d, state %c)", s.Command, s.PID, s.State))
 	}

@@ -28,16 +28,36 @@ const (
 	kernelLines   = 64
 )
 
-// scenery is what a host looked like when an attempt began: what counts is how it changes.
+// scenery is what a host looked like when workers were started: what counts is how it
+// changes.
 type scenery struct {
+	workers     int // that still look at it
 	counters    oomCounters
 	kernel      *kernelLog
 	wall        time.Time // that files are compared with
 	checkpoints string    // folder; "": none
 }
 
-func newScenery(checkpoints string) scenery {
-	return scenery{readCounters(""), openKernelLog(kernellog.Path), time.Now(), checkpoints}
+func newScenery(checkpoints string) *scenery {
+	return &scenery{counters: readCounters(""), kernel: openKernelLog(kernellog.Path), wall: time.Now(), checkpoints: checkpoints}
+}
+
+// show has a worker compare with a scene.
+func (w *worker) show(s *scenery) {
+	w.scene = s
+	s.workers++
+}
+
+// leave ends the scene with its last worker.
+func (s *scenery) leave() {
+	s.workers--
+	s.endUnlessShown()
+}
+
+func (s *scenery) endUnlessShown() {
+	if s.workers == 0 {
+		s.kernel.close()
+	}
 }
 
 // mostCheckpointFiles bounds a look through a checkpoint folder, which may lie on a slow file system.
@@ -76,8 +96,6 @@ func (a *agent) checkpointFolder(path string) string {
 	return filepath.Join(a.workdir, path)
 }
 
-func (s *scenery) end() { s.kernel.close() }
-
 // evidence gathers what is to be known of a worker that has ended.
 func (a *agent) evidence(w *worker, e *orders.Ended) *orders.Evidence {
 	out, err := stdoutKept, stderrKept
@@ -90,17 +108,18 @@ func (a *agent) evidence(w *worker, e *orders.Ended) *orders.Evidence {
 	if e.Code == 0 && e.Signal == "" {
 		return found
 	}
+	found.Devices = a.devices(w)
 	found.ErrorFile = firstOf(filepath.Join(filepath.Dir(w.log.Path()), fmt.Sprintf("rank-%d.error.json", w.rank)), errorFileKept)
-	found.Checkpoint = newestAfter(a.scene.checkpoints, a.scene.wall)
-	found.Cgroup = a.scene.counters.path
+	found.Checkpoint = newestAfter(w.scene.checkpoints, w.scene.wall)
+	found.Cgroup = w.scene.counters.path
 	after := readCounters("")
 	found.OOM = orders.OOM{
-		CgroupBefore: a.scene.counters.cgroup, CgroupAfter: after.cgroup,
-		HostBefore: a.scene.counters.host, HostAfter: after.host,
+		CgroupBefore: w.scene.counters.cgroup, CgroupAfter: after.cgroup,
+		HostBefore: w.scene.counters.host, HostAfter: after.host,
 		Limit: after.limit, Peak: after.peak, Available: after.available,
 	}
-	found.Kernel = a.scene.kernel.lines()
-	found.Shm, found.Disk = spaceOf("/dev/shm"), fullest(a.stateDir, a.workdir, a.scene.checkpoints, os.TempDir())
+	found.Kernel = w.scene.kernel.lines()
+	found.Shm, found.Disk = spaceOf("/dev/shm"), fullest(a.stateDir, a.workdir, w.scene.checkpoints, os.TempDir())
 	return found
 }
 

@@ -37,6 +37,7 @@ type keeper struct {
 	claims  []*os.File            // of devices; the kernel lets them go with this process
 	lent    []*os.File            // for the plugin that is started next
 	plugins map[int]*proc.Child   // by number
+	mps     []servedMPS           // that were started, in any state
 	lease   time.Duration
 	silent  time.Duration // since the agent was heard, counted in own beats
 	deaf    bool          // the agent's end of the leash is closed
@@ -102,6 +103,7 @@ func newKeeper(prefix []string, run string, lease time.Duration, look *look, coo
 		return nil, err
 	}
 	sweepOrphans(host)
+	restoreModes(reaper, func(other string) bool { return other != run && !hasKeeper(other, host) })
 	if k.stateDir, err = rundir.MakeState(run, host); err != nil {
 		return nil, err
 	}
@@ -320,7 +322,14 @@ func (k *keeper) afterAgent(coordEnded chan string) error {
 		k.take(<-k.tugs)
 	}
 	// Also of an agent that has said its goodbye: a setup may have forked meanwhile.
-	left := proc.KillBelow(killWait, func(s proc.Stat) bool { return k.coord != nil && s.ID == k.coord.ID })
+	coordinator := func(s proc.Stat) bool { return k.coord != nil && s.ID == k.coord.ID }
+	if len(k.mps) > 0 && !k.done {
+		ofMPS := k.ofMPS() // their clients first
+		proc.KillBelow(killWait, func(s proc.Stat) bool { return coordinator(s) || ofMPS(s) })
+		k.endMPS()
+	}
+	left := proc.KillBelow(killWait, coordinator)
+	restoreModes(k.reaper, func(run string) bool { return run == k.run })
 	var err error
 	if !k.done {
 		err = fmt.Errorf("the agent died: %s", k.agent.Exit())

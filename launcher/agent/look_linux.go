@@ -125,7 +125,11 @@ func (l *look) facts(host facts.Host, here place, starter external.Starter) fact
 	if host.Devices != nil && host.Devices.GPUs != nil && host.Devices.Visibility.Variable != "" {
 		names = append(slices.Clone(names), host.Devices.Visibility.Variable)
 	}
-	host.Environ = facts.Telling(hostEnviron(os.Environ()), names)
+	environ := hostEnviron(os.Environ())
+	host.Environ = facts.Telling(environ, names)
+	if host.Devices != nil && host.Devices.GPUs != nil {
+		host.MPS = facts.LookForMPS("", environ)
+	}
 	return host
 }
 
@@ -141,31 +145,45 @@ func (l *look) chosen() {
 type prober []*external.Prober
 
 func (l *look) prober(here place, starter external.Starter) prober {
-	sockets := ""
-	if here.socketDir != "" {
-		sockets = filepath.Join(here.socketDir, rundir.PluginSockets)
-		if err := os.MkdirAll(sockets, 0o700); err != nil {
-			sockets = ""
-		}
+	if p := l.first(here, starter); l.plugin != nil {
+		return prober{p}
+	} else if p != nil {
+		return prober{p, l.smi(here, starter)}
 	}
-	program := func(name, path string, args []string, sum string, limit time.Duration) *external.Prober {
-		return external.New(external.Program{
-			Name: name, Path: path, Args: args, SHA256: sum, Env: os.Environ(), SocketDir: sockets, StartLimit: startWait, ProbeLimit: limit,
-		}, starter)
-	}
+	return prober{l.smi(here, starter)}
+}
+
+// first is the plugin that is asked first, and the only one that may be told of errors by
+// the driver; nil: there is none but nvidia-smi.
+func (l *look) first(here place, starter external.Starter) *external.Prober {
 	if p := l.plugin; p != nil {
 		path := p.Path
 		if rest, ok := strings.CutPrefix(path, "~/"); ok {
 			path = filepath.Join(os.Getenv("HOME"), rest)
 		}
-		return prober{program(p.Name, path, p.Args, p.SHA256, probeWait)}
+		return external.New(here.plugin(external.Program{Name: p.Name, Path: path, Args: p.Args, SHA256: p.SHA256, ProbeLimit: probeWait}), starter)
 	}
+	if l.nvml == "" {
+		return nil
+	}
+	return external.New(here.plugin(external.Program{Name: "nvml", Path: l.nvml, ProbeLimit: probeWait}), starter)
+}
+
+func (l *look) smi(here place, starter external.Starter) *external.Prober {
 	self := here.self(smiCommand)
-	found := prober{program(nvidiasmi.Source, self[0], self[1:], "", smiWait)}
-	if l.nvml != "" {
-		found = append(prober{program("nvml", l.nvml, nil, "", probeWait)}, found...)
+	return external.New(here.plugin(external.Program{Name: nvidiasmi.Source, Path: self[0], Args: self[1:], ProbeLimit: smiWait}), starter)
+}
+
+// plugin completes a program by what all have in common.
+func (p place) plugin(program external.Program) external.Program {
+	program.Env, program.StartLimit = os.Environ(), startWait
+	if p.socketDir != "" {
+		program.SocketDir = filepath.Join(p.socketDir, rundir.PluginSockets)
+		if err := os.MkdirAll(program.SocketDir, 0o700); err != nil {
+			program.SocketDir = ""
+		}
 	}
-	return found
+	return program
 }
 
 // smiCommand makes this program the plugin that asks nvidia-smi.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/facts"
@@ -75,17 +74,16 @@ func findState(run, file string) (string, error) {
 func outputMain(_, args []string) error {
 	flags := flag.NewFlagSet("output", flag.ContinueOnError)
 	run := flags.String("run", "", "id of the run")
-	attempt := flags.Int("attempt", 0, "which attempt")
-	ranks := flags.String("ranks", "", "ranks, separated by commas")
+	of := flags.String("of", "", "ATTEMPT/RANK, separated by commas")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	for word := range strings.SplitSeq(*ranks, ",") {
-		rank, err := strconv.Atoi(word)
-		if err != nil {
-			return fmt.Errorf("ranks: %w", err)
+	for word := range strings.SplitSeq(*of, ",") {
+		var attempt, rank int
+		if _, err := fmt.Sscanf(word, "%d/%d", &attempt, &rank); err != nil {
+			return fmt.Errorf("-of %q: %w", word, err)
 		}
-		if err := printOutput(*run, *attempt, rank); err != nil {
+		if err := printOutput(*run, attempt, rank); err != nil {
 			return err
 		}
 	}

@@ -36,6 +36,7 @@ func Main(prefix, args []string) int {
 		"worker": agentMain,
 		"facts":  factsMain,
 		"lookup": lookupMain,
+		"mps":    mpsMain,
 		"output": outputMain,
 		"env":    func(_, args []string) error { return writeEnviron(args[0]) },
 		"proxy":  proxyMain,

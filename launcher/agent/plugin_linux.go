@@ -22,6 +22,8 @@ type pluginOrder struct {
 	Number int      `json:"number"`
 	Argv   []string `json:"argv"`
 	Env    []string `json:"env"` // beside the keeper's own
+	// MPS is set where it is no plugin but a daemon of MPS.
+	MPS *mpsSpec `json:"mps,omitempty"`
 }
 
 // pluginNews is what became of a plugin.
@@ -51,10 +53,14 @@ func (k *keeper) startPlugin(order pluginOrder) {
 		return
 	}
 	program, stdout, stderr := lent[0], lent[1], lent[2]
-	child, err := k.reaper.Start(proc.Spec{
+	spec := proc.Spec{
 		Path: fmt.Sprintf("/proc/self/fd/%d", lentFiles), Argv: order.Argv, Env: slices.Concat(os.Environ(), order.Env), Dir: "/",
 		Files: []*os.File{nil, stdout, stderr, program}, Group: true, GroupDies: true, DieWithParent: true,
-	})
+	}
+	if order.MPS != nil {
+		spec = order.MPS.process(order, spec)
+	}
+	child, err := k.reaper.Start(spec)
 	if err != nil {
 		news.Error = err.Error()
 		errors.As(err, &news.Errno)
@@ -62,6 +68,10 @@ func (k *keeper) startPlugin(order pluginOrder) {
 		return
 	}
 	k.plugins[order.Number] = child
+	if order.MPS != nil {
+		allowFiles(child.ID.PID)
+		k.mps = append(k.mps, servedMPS{*order.MPS, child})
+	}
 	news.PID = child.ID.PID
 	_ = k.leash.send(tug{PluginIs: news}, nil) // an agent that is gone shows in its exit
 	go func() {
@@ -108,23 +118,31 @@ type keptPlugin struct {
 
 // Start has the keeper start a plugin.
 func (d *pluginDesk) Start(ctx context.Context, s external.Spec) (external.Process, error) {
-	d.turn.Lock()
-	defer d.turn.Unlock()
 	p, theirs, err := d.open()
 	defer closeAll(theirs)
 	if err != nil {
 		return nil, err
 	}
-	fail := func(err error) (external.Process, error) {
-		closeAll([]*os.File{p.stdout, p.stderr})
+	if err := d.start(ctx, p, append([]*os.File{s.File}, theirs...), pluginOrder{p.number, s.Argv, beside(s.Env), nil}); err != nil {
 		return nil, err
 	}
-	for i, file := range append([]*os.File{s.File}, theirs...) {
+	return p, nil
+}
+
+// start lends the files of a process and has it started.
+func (d *pluginDesk) start(ctx context.Context, p *keptPlugin, files []*os.File, order pluginOrder) error {
+	d.turn.Lock()
+	defer d.turn.Unlock()
+	fail := func(err error) error {
+		closeAll([]*os.File{p.stdout, p.stderr})
+		return err
+	}
+	for i, file := range files {
 		if err := d.leash.send(tug{Lend: []string{"program", "output", "error"}[i]}, file); err != nil {
 			return fail(fmt.Errorf("ask the keeper: %w", err))
 		}
 	}
-	if err := d.leash.send(tug{Plugin: &pluginOrder{p.number, s.Argv, beside(s.Env)}}, nil); err != nil {
+	if err := d.leash.send(tug{Plugin: &order}, nil); err != nil {
 		return fail(fmt.Errorf("ask the keeper: %w", err))
 	}
 	select {
@@ -136,7 +154,7 @@ func (d *pluginDesk) Start(ctx context.Context, s external.Spec) (external.Proce
 	if p.news.Error != "" {
 		return fail(startError{p.news})
 	}
-	return p, nil
+	return nil
 }
 
 // beside are the variables that a plugin needs and the keeper, whose environment is this
@@ -170,16 +188,24 @@ func (d *pluginDesk) open() (p *keptPlugin, theirs []*os.File, err error) {
 		closeAll([]*os.File{p.stdout, ends[0]})
 		return nil, nil, err
 	}
+	if err := d.enter(p); err != nil {
+		closeAll([]*os.File{p.stdout, p.stderr})
+		return nil, ends[:], err
+	}
+	return p, ends[:], nil
+}
+
+// enter gives a process its number.
+func (d *pluginDesk) enter(p *keptPlugin) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.gone {
-		closeAll([]*os.File{p.stdout, p.stderr})
-		return nil, ends[:], errors.New("the keeper is gone")
+		return errors.New("the keeper is gone")
 	}
 	d.count++
 	p.number = d.count
 	d.all[p.number] = p
-	return p, ends[:], nil
+	return nil
 }
 
 // hear takes in what the keeper says of a plugin.

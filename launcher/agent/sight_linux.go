@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/rendezvous"
 )
 
 // How often the devices are looked at while workers run: often while ranks come to their
@@ -22,11 +24,25 @@ const (
 	sightRepeated = 10 * time.Second // after which the same is told again
 )
 
-// sight watches who holds the devices of this host.
+// sight watches the devices of this host: who holds them, and what the driver reports.
 type sight struct {
 	stop   context.CancelFunc // nil: nobody watches
-	told   []byte             // what the coordinator knows, less what changes all the time
+	newest *atomic.Int64      // when ranks were started last, in nanoseconds since 1970
+	woken  chan struct{}      // gets a value then
+	prober prober
+	told   []byte // what the coordinator knows, less what changes all the time
 	toldAt time.Time
+	looks  [2]looked         // the last two, the newer one first
+	ecc    map[string]uint64 // uncorrected errors at the first look, by UUID
+	owners map[int]owner     // whose processes were, also once they are gone
+	ears   ears
+}
+
+// looked is what a look has shown.
+type looked struct {
+	seen  *orders.Sight // nil: there was none
+	found *plugins.GPUs
+	ended rendezvous.Instant
 }
 
 func (s *sight) end() {
@@ -36,30 +52,55 @@ func (s *sight) end() {
 	}
 }
 
-// watchDevices begins to watch the devices of an attempt, where its ranks have some.
+// before is the last look that had ended at an instant.
+func (s *sight) before(at rendezvous.Instant) looked {
+	for _, l := range s.looks {
+		if l.seen != nil && l.ended <= at {
+			return l
+		}
+	}
+	return looked{}
+}
+
+// watchDevices begins to watch the devices of an attempt, where its ranks have some. What
+// is watched already goes on where ranks join those that run.
 func (a *agent) watchDevices(o *orders.Start) {
+	if o.Alone && a.sight.stop != nil {
+		a.sight.newest.Store(time.Now().UnixNano())
+		select {
+		case a.sight.woken <- struct{}{}:
+		default:
+		}
+		return
+	}
 	a.sight.end()
 	if !o.Watch {
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	a.sight = sight{stop: stop}
+	prober := a.look.prober(a.place, a.plugins)
+	newest := &atomic.Int64{}
+	newest.Store(time.Now().UnixNano())
+	a.sight = sight{stop: stop, newest: newest, woken: make(chan struct{}, 1), prober: prober, owners: map[int]owner{}, ears: newEars()}
+	attempt, woken := a.attempt, a.sight.woken
+	go a.listenToDriver(ctx, attempt)
 	go func() {
-		prober := a.look.prober(a.place, a.plugins)
 		defer prober.close()
-		began := time.Now()
 		for ctx.Err() == nil {
-			found, err := probeWithin(ctx, prober)
+			found, err := probeWithin(ctx, prober, sightLimit)
+			ended := rendezvous.Now()
+			served := a.mps.look(ctx) // after: who holds memory has been a client before
 			if ctx.Err() != nil {
 				return
 			}
-			a.post(func() { a.tellSight(o.Attempt, found, err) })
+			a.post(func() { a.tellSight(attempt, found, served, err, ended) })
 			pace := sightPace
-			if time.Since(began) > sightSettled {
+			if time.Since(time.Unix(0, newest.Load())) > sightSettled {
 				pace = laterPace
 			}
 			select {
 			case <-time.After(pace):
+			case <-woken:
 			case <-ctx.Done():
 			}
 		}
@@ -69,27 +110,32 @@ func (a *agent) watchDevices(o *orders.Start) {
 // lookOnce answers the coordinator's question.
 func (a *agent) lookOnce(o *orders.Look) {
 	prober := a.look.prober(a.place, a.plugins)
-	found, err := probeWithin(context.Background(), prober)
+	found, err := probeWithin(context.Background(), prober, sightLimit)
+	served := a.mps.look(context.Background())
 	prober.close()
 	a.post(func() {
-		seen := a.sightOf(a.attempt, found, err)
+		seen := a.sightOf(a.attempt, found, served, err)
 		seen.Asked = o.Number
 		a.tell(orders.News{Sight: seen})
 	})
 }
 
-func probeWithin(ctx context.Context, p prober) (*plugins.GPUs, error) {
-	ctx, cancel := context.WithTimeout(ctx, sightLimit)
+func probeWithin(ctx context.Context, p prober, limit time.Duration) (*plugins.GPUs, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return p.Probe(ctx)
 }
 
 // tellSight tells the coordinator what was seen, where it is new.
-func (a *agent) tellSight(attempt int, found *plugins.GPUs, err error) {
+func (a *agent) tellSight(attempt int, found *plugins.GPUs, served []orders.MPSSight, err error, ended rendezvous.Instant) {
 	if attempt != a.attempt || a.sight.stop == nil {
 		return // of an earlier attempt, or too late
 	}
-	seen := a.sightOf(attempt, found, err)
+	seen := a.sightOf(attempt, found, served, err)
+	if err == nil {
+		a.sight.looks = [2]looked{{seen, found, ended}, a.sight.looks[0]}
+		a.noteHealth(found, ended)
+	}
 	text := orders.Encode(seen.Steady())
 	if bytes.Equal(text, a.sight.told) && time.Since(a.sight.toldAt) < sightRepeated {
 		return
@@ -98,13 +144,37 @@ func (a *agent) tellSight(attempt int, found *plugins.GPUs, err error) {
 	a.tell(orders.News{Sight: seen})
 }
 
-func (a *agent) sightOf(attempt int, found *plugins.GPUs, err error) *orders.Sight {
+// noteHealth takes from a look what counts before, and tells of GPUs that are lost.
+func (a *agent) noteHealth(found *plugins.GPUs, at rendezvous.Instant) {
+	if a.sight.ecc == nil {
+		a.sight.ecc = uncorrected(found)
+	}
+	for _, g := range found.GPUs {
+		if g.State == plugins.StateLost {
+			a.report(plugins.Event{Kind: plugins.EventLost, UUID: g.UUID, PCI: g.PCI, Text: g.Why["state"]}, at)
+		}
+	}
+}
+
+// uncorrected are the GPUs' counts of errors of memory since the driver was loaded.
+func uncorrected(found *plugins.GPUs) map[string]uint64 {
+	counts := map[string]uint64{}
+	for _, g := range found.GPUs {
+		if g.ECC.Volatile != nil {
+			counts[g.UUID] = *g.ECC.Volatile
+		}
+	}
+	return counts
+}
+
+func (a *agent) sightOf(attempt int, found *plugins.GPUs, served []orders.MPSSight, err error) *orders.Sight {
 	seen := &orders.Sight{Attempt: attempt}
 	if err != nil {
 		seen.Error = err.Error()
 	} else {
 		a.fillSight(seen, found)
 	}
+	a.fillMPS(seen, served)
 	return seen
 }
 
@@ -119,9 +189,14 @@ func (a *agent) fillSight(seen *orders.Sight, found *plugins.GPUs) {
 		}
 		for _, p := range g.Processes {
 			h := orders.Held{UUID: deviceOf(g, p), PID: p.PID, Rank: orders.Nobodys, Kind: p.Kind, Bytes: p.Memory, Command: p.Name}
-			if owner, known := rankOf[p.PID]; known {
+			owner, known := rankOf[p.PID]
+			if !known && users[p.PID] == "" { // gone, or going
+				owner, known = a.sight.owners[p.PID]
+			}
+			if known {
 				h.Rank, h.Child = owner.rank, owner.child
 				ours++
+				a.remember(p.PID, owner)
 			} else {
 				h.User = users[p.PID]
 			}
@@ -130,6 +205,13 @@ func (a *agent) fillSight(seen *orders.Sight, found *plugins.GPUs) {
 	}
 	if ours == 0 && len(a.workers) > 0 && !inFirstPIDNamespace() {
 		seen.Blind = "muster runs in a container with process numbers of its own there, and the driver tells the machine's"
+	}
+}
+
+// remember keeps whose a process is: the driver may show it when it has ended.
+func (a *agent) remember(pid int, o owner) {
+	if a.sight.owners != nil {
+		a.sight.owners[pid] = o
 	}
 }
 

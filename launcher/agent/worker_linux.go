@@ -30,14 +30,18 @@ const killWait = 5 * time.Second
 // worker is the process of a rank and what came of it.
 type worker struct {
 	rank    int
+	local   int // its place on the host
 	attempt int
 	child   *proc.Child
 	log     *ranklog.Writer
 	pipes   []*os.File // read ends
 	signal  unix.Signal
 	began   rendezvous.Instant
+	scene   *scenery // when it was started
 
 	leaderDone bool
+	endedAt    rendezvous.Instant // when the leader's end was seen
+	concluded  bool               // all is over, but its end is kept back
 	drained    bool
 	ladder     *ladder // set once the rank is being ended, or its leader has ended
 	sent       unix.Signal
@@ -55,7 +59,7 @@ func (a *agent) startWorker(order *orders.Start, r orders.RankStart) (*worker, e
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{rank: r.Rank, attempt: order.Attempt, log: log, signal: unix.SignalNum(order.Signal), left: map[int]string{}}
+	w := &worker{rank: r.Rank, local: r.Local, attempt: order.Attempt, log: log, signal: unix.SignalNum(order.Signal), left: map[int]string{}}
 	ends, err := a.openPipes(w)
 	defer closeAll(ends)
 	if err == nil {
@@ -181,7 +185,7 @@ func (a *agent) watch(w *worker) {
 }
 
 func (a *agent) leaderEnded(w *worker) {
-	w.leaderDone = true
+	w.leaderDone, w.endedAt = true, rendezvous.Now()
 	if w.ladder == nil {
 		w.ladder = &ladder{grace: a.grace, began: rendezvous.Now()}
 	}
@@ -331,13 +335,14 @@ func (a *agent) ownerOf(s proc.Stat, parents map[int]int, byLeader map[int]*work
 			return w
 		}
 	}
-	if attempt, _ := proc.EnvironOf(s.PID, "TORCHELASTIC_RESTART_COUNT"); attempt != strconv.Itoa(a.attempt) {
-		return nil
-	}
-	rank, _ := proc.EnvironOf(s.PID, "RANK")
+	attempt, _ := proc.EnvironOf(s.PID, "MUSTER_ATTEMPT")
+	rank, _ := proc.EnvironOf(s.PID, "MUSTER_RANK")
 	n, err := strconv.Atoi(rank)
 	if err != nil {
 		return nil
 	}
-	return a.workers[n]
+	if w := a.workers[n]; w != nil && attempt == strconv.Itoa(w.attempt) {
+		return w
+	}
+	return nil
 }

@@ -26,7 +26,7 @@ var rules = []rule{
 		from: []string{"cmd/muster-agent", "launcher/agent", "launcher/proc", "launcher/ranklog", "launcher/rundir", "launcher/orders"},
 		not: []string{hcl, cty, cli, ssh, nvml, term, "launcher", "launcher/config", "launcher/remote/...", "launcher/plan",
 			"launcher/coordinator/...", "launcher/event", "launcher/report", "launcher/view", "launcher/testbed/...",
-			"launcher/check/...", "launcher/failure/...", "launcher/nccl", "launcher/allocator"},
+			"launcher/check/...", "launcher/failure/...", "launcher/nccl", "launcher/allocator", "launcher/memory"},
 		why: "the agent is copied to every host and started there: it does what it is told, and each MB costs start time",
 	},
 	{
@@ -93,7 +93,13 @@ var rules = []rule{
 		why:  "what is known of libraries, and names of findings and failures, are data that others look up",
 	},
 	{
-		from:   []string{"launcher/check", "launcher/failure/...", "launcher/nccl", "launcher/allocator"},
+		from: []string{"launcher/memory"},
+		not: []string{"launcher", "launcher/config", "launcher/facts", "launcher/plan", "launcher/check/...", "launcher/view", "launcher/remote/...",
+			"launcher/agent", "launcher/coordinator/...", "rendezvous/...", "plugins/...", hcl, cty},
+		why: "what a model needs is computed from numbers, whoever has written or measured them",
+	},
+	{
+		from:   []string{"launcher/check", "launcher/failure/...", "launcher/nccl", "launcher/allocator", "launcher/memory"},
 		not:    []string{"os", "os/exec", "net", "net/http", "math/rand", "math/rand/v2", "syscall", "golang.org/x/sys/unix"},
 		direct: true,
 		why:    "verdicts are the same wherever they are made of the same evidence",

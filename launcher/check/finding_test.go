@@ -36,7 +36,7 @@ func TestThePlansOwnWordsAreFindings(t *testing.T) {
 
 // Every warning of the plan can be ignored by its code.
 func TestThePlansWarningsHaveCodes(t *testing.T) {
-	for _, name := range []string{"busy_device", "device_order", "group_size", "logout_kills", "logout_removes_shm", "not_bound", "slow_group", "visibility"} {
+	for _, name := range []string{"busy_device", "device_order", "group_size", "logout_kills", "logout_removes_shm", "memory_does_not_fit", "memory_layout", "not_bound", "slow_group", "visibility"} {
 		if c, known := codes.Find(name); !known || c.When != codes.Planning {
 			t.Errorf("%s is not in the table", name)
 		}

@@ -28,8 +28,8 @@ func (h *hostJudge) computeMode(g usedGPU) {
 	case "prohibited":
 		h.sayOf(g, codes.ComputeMode, "", fix, "no CUDA process is let in (compute mode prohibited)")
 	case "exclusive_process":
-		if len(g.ranks) > len(g.devices) {
-			h.sayOf(g, codes.ComputeMode, "", fix+"; or use MPS, or as many GPUs as ranks",
+		if len(g.ranks) > len(g.devices) && h.in.Job.MPS == nil {
+			h.sayOf(g, codes.ComputeMode, "", fix+"; or use MPS (mps { ranks_per_gpu = N }), or as many GPUs as ranks",
 				"%s share it, and it lets in one process only (compute mode exclusive process)", count(len(g.ranks), "rank"))
 		}
 	}

@@ -40,7 +40,7 @@ func (h *hostJudge) busySeverity(g usedGPU, d plan.Device) Severity {
 	free := h.in.Job.Placement.MinFree
 	total, used, reserved := memoryOf(g.GPU, d)
 	switch {
-	case h.in.Job.Placement.Shared:
+	case h.in.Job.WithOthers():
 		return Info
 	case free > 0 && total != nil && used != nil && *total-min(*total, *used+orZero(reserved)) >= free:
 		return Info

@@ -15,6 +15,9 @@ import (
 
 // reach is about who reaches whom.
 func (j *judge) reach() {
+	if j.in.Plan.Independent {
+		return // each has joined the run, and ranks need no more
+	}
 	for of := range j.in.Hosts {
 		addrs := j.tried(of)
 		if of == 0 && j.in.MasterAddr != "" {

@@ -14,6 +14,15 @@ type Sight struct {
 	Blind string
 	// Error says why nothing was seen.
 	Error string
+	// MPS is what the daemons of MPS that serve the run tell.
+	MPS []MPS
+}
+
+// MPS is what a daemon of MPS tells.
+type MPS struct {
+	Device  string       // UUID
+	Clients map[int]bool // pids
+	Error   string       // why it tells nothing
 }
 
 // Nobodys is the rank of a process that is of none.

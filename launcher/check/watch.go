@@ -24,6 +24,7 @@ const (
 type Watch struct {
 	plan  *plan.Plan
 	hosts []*watchedHost
+	tasks map[int]int    // by the place that each has
 	said  map[string]int // how much of it
 	found []Finding      // by the sight that is taken in
 }
@@ -50,12 +51,13 @@ type watchedRank struct {
 	main   int // pid of the process that is the rank, as far as devices go; 0: not seen
 	proven bool
 	ended  bool
+	began  float64
 	away   float64 // when it was first seen on another device only; <0: it was not
 }
 
 // NewWatch begins to follow an attempt.
 func NewWatch(p *plan.Plan) *Watch {
-	w := &Watch{plan: p, said: map[string]int{}}
+	w := &Watch{plan: p, tasks: map[int]int{}, said: map[string]int{}}
 	for i, part := range p.Hosts {
 		claims, _ := p.Claims(i)
 		h := &watchedHost{name: part.Name, at: i, part: part, shared: claims == nil}
@@ -91,6 +93,18 @@ func (w *Watch) Ended(rank int) {
 	for _, h := range w.hosts {
 		if rank >= h.part.FirstRank && rank < h.part.FirstRank+h.part.Ranks {
 			h.ranks[rank-h.part.FirstRank].ended = true
+		}
+	}
+}
+
+// Began tells that a place's worker was started anew at a time: an independent rank, or a
+// task with its number.
+func (w *Watch) Began(place, task int, at float64) {
+	w.tasks[place] = task
+	for _, h := range w.hosts {
+		if i := place - h.part.FirstRank; i >= 0 && i < h.part.Ranks {
+			r := h.ranks[i]
+			r.main, r.ended, r.away, r.began = 0, false, -1, at
 		}
 	}
 }
@@ -148,6 +162,7 @@ func (w *Watch) see(h *watchedHost, s Sight) {
 	w.sayShared(h, wrong, byRank)
 	w.sayChildren(h, children)
 	w.sayWithout(h, s, byRank, served)
+	w.sayClients(h, s, byRank)
 	if s.Blind != "" {
 		w.sayCrowded(h, others)
 	} else {

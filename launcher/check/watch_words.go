@@ -28,7 +28,7 @@ func (w *Watch) newByDevice(h *watchedHost, code string, all placements) []place
 	var groups []placements
 	at := map[string]int{}
 	for _, p := range all {
-		if !w.grew(h, code, fmt.Sprint(p.rank.Rank.Rank, " ", p.held.UUID), 1) {
+		if !w.grew(h, code, fmt.Sprint(w.number(p.rank.Rank.Rank), " ", p.held.UUID), 1) {
 			continue
 		}
 		i, known := at[p.held.UUID]
@@ -61,25 +61,39 @@ func (p placements) held() []held {
 	return all
 }
 
-// rankWords are ranks as people name them: rank 3, ranks 1-7.
-func rankWords(ranks []int) string {
+// rankWords are ranks, or the tasks that have their places, as people name them: rank 3,
+// ranks 1-7.
+func (w *Watch) rankWords(ranks []int) string {
 	if len(ranks) == 1 {
-		return fmt.Sprintf("rank %d", ranks[0])
+		return fmt.Sprintf("%s %d", w.plan.Unit(), w.number(ranks[0]))
 	}
-	return "ranks " + plan.Spans(ranks)
+	numbers := make([]int, len(ranks))
+	for i, rank := range ranks {
+		numbers[i] = w.number(rank)
+	}
+	slices.Sort(numbers)
+	return w.plan.Unit() + "s " + plan.Spans(numbers)
+}
+
+// number is what the worker in a place is counted as.
+func (w *Watch) number(place int) int {
+	if task, has := w.tasks[place]; has {
+		return task
+	}
+	return place
 }
 
 // deviceWords name a device and whose it is: GPU 0 (0000:1b:00.0), which is rank 0's.
-func deviceWords(x held) string {
+func (w *Watch) deviceWords(x held) string {
 	switch d := x.device; {
 	case d == nil && x.PCI != "":
 		return fmt.Sprintf("a GPU that the plan does not have (%s, %s)", x.PCI, x.UUID)
 	case d == nil:
 		return fmt.Sprintf("a GPU that the plan does not have (%s)", x.UUID)
 	case len(d.ranks) == 1:
-		return fmt.Sprintf("%s (%s), which is rank %d's", d.Device, d.PCI, d.ranks[0])
+		return fmt.Sprintf("%s (%s), which is %s's", d.Device, d.PCI, w.rankWords(d.ranks))
 	default:
-		return fmt.Sprintf("%s (%s), which belongs to %s", d.Device, d.PCI, rankWords(d.ranks))
+		return fmt.Sprintf("%s (%s), which belongs to %s", d.Device, d.PCI, w.rankWords(d.ranks))
 	}
 }
 
@@ -113,7 +127,7 @@ func (w *Watch) sayExtra(h *watchedHost, all placements) {
 	for _, group := range w.newByDevice(h, codes.ExtraGPU, all) {
 		x := group[0].held
 		w.say(group.finding(h, codes.ExtraGPU), "", h.placementFix(x.device), "%s on %s opened %s: memory of it is taken%s, and what is put there by mistake is not where it belongs",
-			rankWords(group.ranks()), h.name, deviceWords(x), total(group.held()))
+			w.rankWords(group.ranks()), h.name, w.deviceWords(x), total(group.held()))
 	}
 }
 
@@ -127,7 +141,7 @@ func (w *Watch) sayWrong(h *watchedHost, all placements) {
 				gave = fmt.Sprintf("the plan gave it %s (%s)", *d, d.PCI)
 			}
 		}
-		w.say(group.finding(h, codes.WrongGPU), "", h.placementFix(x.device), "%s on %s %s on %s; %s", rankWords(ranks), h.name, verb, deviceWords(x), gave)
+		w.say(group.finding(h, codes.WrongGPU), "", h.placementFix(x.device), "%s on %s %s on %s; %s", w.rankWords(ranks), h.name, verb, w.deviceWords(x), gave)
 	}
 }
 
@@ -154,7 +168,7 @@ func (w *Watch) sayShared(h *watchedHost, wrong placements, byRank [][]held) {
 			means = "NCCL refuses that (\"Duplicate GPU detected\") or hangs"
 		}
 		w.say(Finding{Code: codes.SharedGPU, Host: h.name, GPU: &d.Index}, "", h.placementFix(d),
-			"%s on %s are all on %s: %s", rankWords(ranks), h.name, deviceWords(held{device: d}), means)
+			"%s on %s are all on %s: %s", w.rankWords(ranks), h.name, w.deviceWords(held{device: d}), means)
 	}
 }
 
@@ -188,7 +202,7 @@ func (w *Watch) sayChildren(h *watchedHost, all placements) {
 	}
 	first := fresh[0].held
 	w.say(f, "", "data loader workers should not touch CUDA: leave tensors on the CPU in dataset and collate_fn, and move them in the training loop. Each process costs a context of some hundred MiB",
-		"%s of %s on %s %s memory of GPUs by %s%s: %s", children, rankWords(ranks), h.name, hold, self, total(fresh.held()), first.words()+andMore(len(fresh)-1))
+		"%s of %s on %s %s memory of GPUs by %s%s: %s", children, w.rankWords(ranks), h.name, hold, self, total(fresh.held()), first.words()+andMore(len(fresh)-1))
 }
 
 func andMore(n int) string {
@@ -200,18 +214,19 @@ func andMore(n int) string {
 
 // sayWithout tells of ranks that have opened no device for a while.
 func (w *Watch) sayWithout(h *watchedHost, s Sight, byRank [][]held, served map[string]bool) {
-	if s.At < noGPUInfo {
-		return
-	}
-	severity, long := Info, "info"
-	if s.At >= noGPUWarn {
-		severity, long = Warn, "warn"
-	}
 	var ranks []int
+	severity := Info
 	for i, r := range h.ranks {
-		isSilent := r.Device != nil && !r.ended && !r.proven && len(byRank[i]) == 0 && !served[r.Device.UUID]
-		if isSilent && (s.Blind == "" || h.isEmpty(r, s)) && w.grew(h, codes.RankWithoutGPU, fmt.Sprint(long, r.Rank.Rank), 1) {
+		since, long := s.At-r.began, "info"
+		if since >= noGPUWarn {
+			long = "warn"
+		}
+		isSilent := since >= noGPUInfo && r.Device != nil && !r.ended && !r.proven && len(byRank[i]) == 0 && !served[r.Device.UUID]
+		if isSilent && (s.Blind == "" || h.isEmpty(r, s)) && w.grew(h, codes.RankWithoutGPU, fmt.Sprint(long, w.number(r.Rank.Rank)), 1) {
 			ranks = append(ranks, r.Rank.Rank)
+			if long == "warn" {
+				severity = Warn
+			}
 		}
 	}
 	if len(ranks) == 0 {
@@ -224,7 +239,7 @@ func (w *Watch) sayWithout(h *watchedHost, s Sight, byRank [][]held, served map[
 		f.Rank, f.GPU, have, gave = &ranks[0], &d.Index, "has", fmt.Sprintf("the plan gave it %s (%s)", *d, d.PCI)
 	}
 	w.say(f, severity, "it may still import or read data: py-spy dump --pid PID shows where it is; if it trains on the CPU, see whether torch.cuda.is_available() there",
-		"%s on %s %s opened no GPU %d s after the start; %s", rankWords(ranks), h.name, have, int(s.At), gave)
+		"%s on %s %s opened no GPU %d s after the start; %s", w.rankWords(ranks), h.name, have, int(s.At-h.ranks[ranks[0]-h.part.FirstRank].began), gave)
 }
 
 // emptyAs is how much more than before the start may be in use of a device that nobody
@@ -264,7 +279,7 @@ func (w *Watch) sayForeign(h *watchedHost, others []held) {
 			f.Rank = &d.ranks[0]
 		}
 		w.say(f, lowered(Warn, h.shared, Info), "ask whose it is to leave it; the run may be short of memory there, or slow",
-			"%sa process that is not of this run has come to %s: %s", f.Where(), deviceWords(held{device: d}), strings.Join(words, ", "))
+			"%sa process that is not of this run has come to %s: %s", f.Where(), w.deviceWords(held{device: d}), strings.Join(words, ", "))
 	}
 }
 
@@ -282,6 +297,6 @@ func (w *Watch) sayCrowded(h *watchedHost, others []held) {
 		}
 		f := Finding{Code: codes.CrowdedGPU, Host: h.name, GPU: &d.Index}
 		w.say(f, "", h.placementFix(d)+"; data loaders should not touch CUDA",
-			"%s%d processes hold memory of %s: whose they are cannot be seen there, other ranks or data loaders most likely", f.Where(), n, deviceWords(held{device: d}))
+			"%s%d processes hold memory of %s: whose they are cannot be seen there, other ranks or data loaders most likely", f.Where(), n, w.deviceWords(held{device: d}))
 	}
 }

@@ -24,6 +24,9 @@ var jobSchema = schema{
 		{name: "lease"},
 		{name: "ports"},
 		{name: "python"},
+		{name: "mode"},
+		{name: "tasks"},
+		{name: "tasks_file"},
 		{name: "program"},
 	},
 	blocks: []blockSchema{
@@ -31,6 +34,8 @@ var jobSchema = schema{
 		{name: "ranks"},
 		{name: "nccl"},
 		{name: "allocator"},
+		{name: "mps"},
+		{name: "memory"},
 		{name: "plugin", label: `"NAME"`},
 		{name: "stop"},
 		{name: "early_exit"},
@@ -86,8 +91,16 @@ func (d *decoder) job(block *hclsyntax.Block) *Job {
 	}
 	ranks := d.ranks(first(c.blocks["ranks"]))
 	job.Backend, job.Placement = ranks.backend, ranks.placement
+	job.Independent = d.oneOf(c.attrs["mode"], modeDistributed, modes) == modeIndependent
+	job.Tasks = d.tasks(c, job.Independent)
+	if job.Independent {
+		d.checkIndependent(c, ranks)
+		job.Backend, ranks.backend = "none", "none"
+	}
 	job.NCCL = d.nccl(first(c.blocks["nccl"]), ranks.backend)
 	job.Allocator = d.allocator(first(c.blocks["allocator"]))
+	job.MPS = d.mps(first(c.blocks["mps"]), ranks.placement)
+	job.Memory = d.memory(first(c.blocks["memory"]), job.Placement.Groups)
 	base := Host{
 		Devices: ranks.devices,
 		Workdir: d.path(c.attrs["workdir"]),

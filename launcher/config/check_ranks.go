@@ -22,13 +22,16 @@ func (d *decoder) checkRanks(job *Job, r ranks, base Host) {
 		hosts = []Host{base}
 	}
 	for _, host := range hosts {
-		d.checkCounts(host, base, job.Placement)
+		d.checkCounts(host, base, job)
 		if job.Backend == "nccl" && host.Devices.Kind == DevicesNone {
 			d.errorAlso(r.attrs["backend"].NameRange, host.Devices.Range, "Ranks and devices do not match",
 				"%sbackend = \"nccl\" needs GPUs, and devices at %s leaves none. Write backend = \"gloo\", or name devices.", of(host, base), host.Devices.Range)
 		}
 	}
 	if !slices.ContainsFunc(hosts, func(h Host) bool { return h.Devices.Kind != DevicesNone }) {
+		if job.MPS != nil {
+			d.errorAlso(job.MPS.Range, hosts[0].Devices.Range, "Ranks and devices do not match", "mps has ranks share GPUs, and devices at %s leaves none. Leave the mps block out, or name devices.", hosts[0].Devices.Range)
+		}
 		d.warnWithoutDevices(r.attrs, hosts[0].Devices.Range)
 	} else if at, set := d.written(r.attrs["groups_strict"]); set && job.Placement.GroupsStrict && r.attrs["groups"] == nil {
 		d.warn(at, "Without effect", "groups_strict is about groups, and there are none: write groups = { tensor = 4 }, or leave it out.")
@@ -36,7 +39,8 @@ func (d *decoder) checkRanks(job *Job, r ranks, base Host) {
 }
 
 // checkCounts checks a number of ranks against a number of devices.
-func (d *decoder) checkCounts(host, base Host, p Placement) {
+func (d *decoder) checkCounts(host, base Host, job *Job) {
+	p := job.Placement
 	devices := host.Devices
 	count, chosen := devices.Count, "asked"
 	if devices.Kind == DevicesList {
@@ -46,6 +50,8 @@ func (d *decoder) checkCounts(host, base Host, p Placement) {
 	switch {
 	case devices.Kind == DevicesNone && host.PerGPU:
 		problem = "per_host = \"gpu\" is one rank per GPU, and devices leaves no GPU. Write a number of ranks, or leave devices out"
+	case job.MPS != nil:
+		problem = ranksOfMPS(job.MPS, host.PerHost, count)
 	case host.PerHost == 0 || count == 0 || host.PerHost == count:
 	case host.PerHost < count && p.Visibility == "rank":
 		problem = fmt.Sprintf("%s for %s, of which each is to see one: which ones? Write as many devices as ranks, or leave visibility out: then every rank sees all",
@@ -61,6 +67,10 @@ func (d *decoder) checkCounts(host, base Host, p Placement) {
 	at, also := devices.Range, host.perHostAt
 	if devices.Range == base.Devices.Range && host.perHostAt != base.perHostAt {
 		at, also = also, at // the host's own block is where to look first
+	}
+	if at == (hcl.Range{}) {
+		d.error(also, "Ranks and devices do not match", "%s%s.", of(host, base), problem)
+		return
 	}
 	d.errorAlso(at, also, "Ranks and devices do not match", "%s%s.", of(host, base), problem)
 }

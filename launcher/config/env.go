@@ -224,8 +224,12 @@ func (d *decoder) tryEnv(job *Job) {
 // from one meter.
 func (d *decoder) childContext(rank *RankScope) *hcl.EvalContext { return rank.context(d.ctx) }
 
-// worldSize is the number of ranks, 0 where the plan decides it.
+// worldSize is the number of ranks, or of tasks where there are some; 0 where the plan
+// decides it.
 func (j *Job) worldSize() int {
+	if len(j.Tasks) > 0 {
+		return len(j.Tasks)
+	}
 	size := 0
 	for _, host := range j.Hosts {
 		if host.PerHost == 0 {

@@ -18,8 +18,8 @@ var owned = map[string]string{
 	"MASTER_PORT":             "it is a new free port for each attempt. Set ports = \"20000-29999\" to say where it may lie.",
 	"CUDA_VISIBLE_DEVICES":    "the plan gives each rank its GPUs. Set ranks { devices = [0, 1] } to choose them, or devices = \"none\" for none; a CUDA_VISIBLE_DEVICES found on a host is respected.",
 	"CUDA_DEVICE_ORDER":       "it is always PCI_BUS_ID, so that GPU numbers are those of nvidia-smi. Leave it out.",
-	"CUDA_MPS_PIPE_DIRECTORY": "muster makes this folder for each run.",
-	"CUDA_MPS_LOG_DIRECTORY":  "muster makes this folder for each run.",
+	"CUDA_MPS_PIPE_DIRECTORY": "each MPS daemon of a run has a folder of its own: write mps { ranks_per_gpu = N }, and for a daemon that is there already daemon = \"existing\" with pipe_directory.",
+	"CUDA_MPS_LOG_DIRECTORY":  "the logs of a run's MPS daemons are kept with those of its ranks: write mps { ranks_per_gpu = N }.",
 }
 
 // ownedPrefixes are families of such variables.

@@ -2,8 +2,8 @@
 // places out. Evaluation is hermetic (the source, the variables given with -var
 // and the words after "--" decide everything; no environment, clock, network or
 // other file), so that the launcher and the coordinator evaluate the same source
-// to the same job. What the launching machine's environment adds is put into the
-// source before: see Source.WithEnviron. It knows nothing of hosts beyond their names, nor of processes.
+// to the same job. What the launching machine's environment adds, and the file of tasks,
+// are put into the source before: see Source.WithEnviron and WithTasks. It knows nothing of hosts beyond their names, nor of processes.
 package config
 
 import (
@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/muster-dev/muster/launcher/allocator"
+	"github.com/muster-dev/muster/launcher/memory"
 	"github.com/muster-dev/muster/launcher/nccl"
 )
 
@@ -30,6 +31,8 @@ type Source struct {
 	// Forwarded are the variables of the launching machine that forward names. All are
 	// taken for secrets.
 	Forwarded map[string]string `json:"forwarded,omitempty"`
+	// Tasks is the file that tasks_file names: see WithTasks.
+	Tasks *TasksText `json:"tasks,omitempty"`
 }
 
 // Kinds of a hosts block.
@@ -52,6 +55,10 @@ type Job struct {
 	Hosts     []Host   // in job file order, ranges expanded, overrides applied; Hosts[0] is the head host
 	Program   string   `json:",omitempty"` // ProgramJAX; "" and ProgramTorch: as torchrun starts it
 	Backend   string   // "gloo", "nccl", "none" or "" (chosen by what the hosts have)
+	// Independent is set where ranks do not talk to each other: each ends and restarts alone.
+	Independent bool `json:",omitempty"`
+	// Tasks are what independent ranks take one after the other; nil: each rank is one task.
+	Tasks     []Task `json:",omitempty"`
 	Placement Placement
 	Plugin    *Plugin // a site's own prober of devices; nil: muster's
 	Python    string  // interpreter whose torch is looked for; "": the command's own
@@ -68,6 +75,10 @@ type Job struct {
 	NCCL *nccl.Settings `json:",omitempty"`
 	// Allocator is what the allocator block sets, nil without one.
 	Allocator *allocator.Settings `json:",omitempty"`
+	// MPS is what the mps block says, nil without one.
+	MPS *MPS `json:",omitempty"`
+	// Memory is what the memory block says of the model, nil without one.
+	Memory *memory.Model `json:",omitempty"`
 
 	// Forward are the patterns of variables that the launching machine gives to ranks;
 	// what they found comes with EnvOf.
@@ -162,6 +173,20 @@ type Placement struct {
 	Bind         string  // "numa" (default) or "none"
 	MinFree      uint64  // bytes; a GPU with this much free memory is not busy; 0: not set
 }
+
+// RanksPerGPU is how many ranks a GPU gets at most, as long as nothing else is said.
+func (j *Job) RanksPerGPU() int {
+	if j.MPS == nil {
+		return 1
+	}
+	return max(1, j.MPS.RanksPerGPU)
+}
+
+// SharesGPUs reports whether several ranks of the run may be on one GPU.
+func (j *Job) SharesGPUs() bool { return j.Placement.Shared || j.MPS != nil }
+
+// WithOthers reports whether others may use the run's GPUs too.
+func (j *Job) WithOthers() bool { return j.Placement.Shared || j.MPS != nil && j.MPS.Existing }
 
 // Group is an entry of groups, such as tensor = 4: ranks 0-3, 4-7, ...
 type Group struct {

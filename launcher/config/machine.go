@@ -51,6 +51,7 @@ func (s Source) WithoutSecrets() Source {
 type declared struct {
 	*decoder
 	patterns []string // of forward
+	jobs     []*hclsyntax.Block
 }
 
 // declarations decodes variables and forward, and nothing else.
@@ -72,7 +73,11 @@ func (s Source) declarations() declared {
 	}
 	d.allVariables(variables)
 	for _, block := range body.Blocks {
-		if block.Type == "job" && d.patterns == nil {
+		if block.Type != "job" {
+			continue
+		}
+		d.jobs = append(d.jobs, block)
+		if d.patterns == nil {
 			d.patterns, _ = d.forward(block.Body.Attributes["forward"])
 		}
 	}

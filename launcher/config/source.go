@@ -22,7 +22,7 @@ const maxText = 1 << 20
 func Read(filename string, vars map[string]string, args []string) (Source, hcl.Diagnostics) {
 	src := Source{Filename: filename, Vars: vars, Args: args}
 	src.Dir, _ = os.Getwd() // where it is not known, the user's home stands in
-	text, err := readLimited(filename)
+	text, err := readUpTo(filename, maxText)
 	if err != nil {
 		return src, hcl.Diagnostics{unreadable(filename, err)}
 	}
@@ -30,15 +30,15 @@ func Read(filename string, vars map[string]string, args []string) (Source, hcl.D
 	return src, src.checkText()
 }
 
-// readLimited reads at most a little more than maxText bytes, so that a wrong
-// file name does not fill the memory.
-func readLimited(filename string) ([]byte, error) {
+// readUpTo reads at most a little more than so many bytes, so that a wrong file name does
+// not fill the memory.
+func readUpTo(filename string, most int64) ([]byte, error) {
 	file, err := os.Open(filename)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	return io.ReadAll(io.LimitReader(file, maxText+1))
+	return io.ReadAll(io.LimitReader(file, most+1))
 }
 
 func unreadable(filename string, err error) *hcl.Diagnostic {

@@ -48,10 +48,11 @@ func (b *brain) tryRestart() {
 		b.actions = append(b.actions, action{wrap: true})
 		return
 	}
-	if b.port == 0 || b.now < b.trials.next || !b.areEmpty() {
+	if b.port == 0 || b.now < b.trials.next || !b.isEmpty(&b.empty) || !b.allServed() {
 		return
 	}
 	b.phase, b.begun = running, b.now
 	b.say(event.Event{Kind: event.Meeting, Host: b.hosts[0].name, Message: fmt.Sprintf("attempt %d: ranks meet at %s:%d", b.attempt, b.meeting().MasterAddr, b.port)})
+	b.beginWatching()
 	b.startAll()
 }

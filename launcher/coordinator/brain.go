@@ -78,14 +78,19 @@ type brain struct {
 	checked   bool // hosts were checked
 	findings  []report.Finding
 	trials    trials
+	places    *places            // of independent ranks; nil: ranks start and end together
 	noticed   rendezvous.Instant // when a rank first failed because of another's end; 0: none has
 	noticedBy int
-	watch     *watching // who holds the devices of the attempt; nil: nobody looks
-	empty     *emptying // between an attempt's end and what follows; nil: not waited for
+	watch     *watching             // who holds the devices of the attempt; nil: nobody looks
+	events    map[int][]deviceEvent // of the attempt, by host
+	empty     *emptying             // between an attempt's end and what follows; nil: not waited for
+	looks     int                   // at devices that were asked for
 
 	// unattended is set until the launcher that has submitted the run watches it: what it
 	// has not begun to look at could be over before it does.
 	unattended bool
+	passed     bool // checks have let the run begin
+	sharing    sharing
 
 	actions []action
 }
@@ -101,12 +106,16 @@ type hostState struct {
 	dropped  string             // why its connection ended; empty while it stands
 	since    rendezvous.Instant // when it was dropped
 	gone     bool               // given up
+	closed   *report.Cause      // why independent ranks are started there no more; nil: they are
 	failing  string
 	finished bool
 }
 
+// rankState is where a rank stands, or a task.
 type rankState struct {
-	host    int
+	place   int // of Plan.Ranks; nowhere: a task that none has taken yet
+	host    int // nowhere: as place
+	attempt int
 	past    []report.End // of earlier attempts
 	asked   bool         // its host was told to start it
 	started bool
@@ -114,12 +123,17 @@ type rankState struct {
 	ended   *orders.Ended
 	lost    bool // its host is given up
 	at      rendezvous.Instant
+	alone   *unit // of an independent rank
 }
+
+// nowhere stands for a place, a host or a rank that is none.
+const nowhere = -1
 
 type stopRequest struct {
 	exit   int
 	reason string
 	kill   bool
+	drain  bool // what runs may end by itself
 }
 
 type refusal struct {
@@ -136,9 +150,8 @@ type refusal struct {
 type action struct {
 	send  *send
 	event *event.Event
-	// began tells the loop that an attempt's workers are being started, so that it asks
-	// for their output.
-	began bool
+	// began tells the loop that workers are being started, so that it asks for their output.
+	began *beginning
 	// wrap asks the loop to wait for who reads output, then to say flushed.
 	wrap bool
 	// end ends the coordinator.
@@ -150,16 +163,32 @@ type send struct {
 	order orders.Order
 }
 
+// beginning is what is being started: all ranks, or one.
+type beginning struct{ attempt, rank int }
+
+// everyRank stands for all ranks of an attempt.
+const everyRank = -1
+
 func newBrain(s settings, p *plan.Plan, wall func(rendezvous.Instant) float64) *brain {
 	b := &brain{settings: s, plan: p, master: -1, wall: wall}
 	for _, h := range p.Hosts {
 		b.hosts = append(b.hosts, &hostState{name: h.Name, reach: map[string]rendezvous.Reach{}})
 	}
-	for _, r := range p.Ranks {
-		b.ranks = append(b.ranks, &rankState{host: r.Host})
+	if p.Independent {
+		b.beginAlone()
+		return b
+	}
+	for i, r := range p.Ranks {
+		b.ranks = append(b.ranks, &rankState{place: i, host: r.Host})
 	}
 	return b
 }
+
+// placeOf is what the plan has for a rank.
+func (b *brain) placeOf(rank int) plan.Rank { return b.plan.Ranks[b.ranks[rank].place] }
+
+// rankWords name a rank as the user knows it.
+func (b *brain) rankWords(rank int) string { return fmt.Sprintf("%s %d", b.plan.Unit(), rank) }
 
 // take hands over the actions that have come together.
 func (b *brain) take() []action {
@@ -182,6 +211,9 @@ func (b *brain) sendAll(o orders.Order) {
 
 func (b *brain) say(e event.Event) {
 	e.Attempt = b.attempt
+	if e.Rank != nil {
+		e.Attempt = b.ranks[*e.Rank].attempt
+	}
 	b.actions = append(b.actions, action{event: &e})
 }
 
@@ -206,7 +238,7 @@ func (b *brain) joined(host int) {
 		return
 	}
 	b.say(event.Event{Kind: event.Linked, Host: h.name, Message: h.name + " has joined"})
-	if host == 0 {
+	if host == 0 && b.places == nil {
 		b.send(0, orders.Order{HoldPort: &orders.HoldPort{Attempt: b.attempt, First: b.firstPort, Last: b.lastPort}})
 	}
 	b.send(host, orders.Order{Prepare: b.prepareFor(host)})
@@ -230,9 +262,13 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.prepared(h, n.Prepared)
 	case n.PortHeld != nil:
 		b.portHeld(h, n.PortHeld)
-	case n.Started != nil && n.Started.Attempt == b.attempt:
+	case n.Served != nil:
+		b.served(host, n.Served)
+	case n.MPSLost != nil:
+		b.mpsLost(host, n.MPSLost, at)
+	case n.Started != nil && n.Started.Attempt == b.ranks[n.Started.Rank].attempt:
 		b.started(n.Started)
-	case n.Ended != nil && n.Ended.Attempt == b.attempt:
+	case n.Ended != nil && n.Ended.Attempt == b.ranks[n.Ended.Rank].attempt:
 		b.ended(n.Ended, at)
 	case n.Opened != nil && b.visiting.asked:
 		b.opened(host, n.Opened)
@@ -240,6 +276,8 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.visiting.visited[host] = n.Visited
 	case n.Sight != nil:
 		b.seen(host, n.Sight)
+	case n.Device != nil:
+		b.deviceReported(host, n.Device, at)
 	case n.Warning != nil:
 		b.warning(h, n.Warning)
 	case n.Failing != nil:
@@ -298,12 +336,12 @@ func (b *brain) started(s *orders.Started) {
 	r := b.ranks[s.Rank]
 	r.started, r.log = true, s.Log
 	b.say(event.Event{Kind: event.Started, Host: b.hosts[r.host].name, Rank: &s.Rank, PID: s.PID, Log: s.Log,
-		Message: fmt.Sprintf("rank %d runs on %s (pid %d)", s.Rank, b.hosts[r.host].name, s.PID)})
+		Message: fmt.Sprintf("%s runs on %s (pid %d)", b.rankWords(s.Rank), b.hosts[r.host].name, s.PID)})
 }
 
 func (b *brain) warning(h *hostState, w *orders.Warning) {
 	if w.Rank >= 0 {
-		b.warn(h.name, "rank %d: %s", w.Rank, w.Message)
+		b.warn(h.name, "%s: %s", b.rankWords(w.Rank), w.Message)
 		return
 	}
 	b.warn(h.name, "%s", w.Message)
@@ -317,6 +355,10 @@ func (b *brain) advance() {
 	case restarting:
 		b.tryRestart()
 	case running, stopping:
+		if b.places != nil {
+			b.advanceAlone()
+			return
+		}
 		if !b.allEnded() {
 			return
 		}
@@ -332,7 +374,7 @@ func (b *brain) advance() {
 		b.phase = wrapping
 		b.actions = append(b.actions, action{wrap: true})
 	case clearing:
-		if b.areEmpty() {
+		if b.isEmpty(&b.empty) {
 			b.phase = finishing
 			b.sendAll(orders.Order{Finish: &orders.Finish{}})
 			b.tryEnd()
@@ -358,7 +400,7 @@ func (b *brain) tryCommit() {
 		b.wrapUp()
 		return
 	}
-	if !b.chooseMaster() || b.port == 0 || b.unattended {
+	if b.places == nil && (!b.chooseMaster() || b.port == 0) || b.unattended {
 		if len(b.refusals) > 0 {
 			b.wrapUp()
 		}
@@ -367,14 +409,28 @@ func (b *brain) tryCommit() {
 	if !b.haveVisited() {
 		return
 	}
-	if !b.passes() {
-		b.wrapUp()
+	if !b.passed {
+		if !b.passes() {
+			b.wrapUp()
+			return
+		}
+		b.passed = true
+		b.serveAll()
+	}
+	if !b.allServed() {
 		return
 	}
 	b.phase, b.begun = running, b.now
-	b.sayMeeting()
+	if b.places == nil {
+		b.sayMeeting()
+	}
 	b.say(event.Event{Kind: event.Committed, Message: fmt.Sprintf("%d ranks on %d hosts are being started", b.plan.WorldSize, len(b.hosts))})
-	b.startAll()
+	b.beginWatching()
+	if b.places == nil {
+		b.startAll()
+	} else {
+		b.advanceAlone()
+	}
 }
 
 // wrapUp leaves the gathering without having started a worker.
@@ -454,11 +510,14 @@ func (b *brain) sayMeeting() {
 	}
 }
 
+// meeting is what is known when an attempt of all ranks starts.
 func (b *brain) meeting() plan.Meeting {
-	addr := b.plan.Candidates()[b.master].Addr
-	m := plan.Meeting{Run: b.run, Attempt: b.attempt, MasterAddr: addr, MasterPort: b.port, InForce: b.trials.inForce}
+	m := plan.Meeting{Run: b.run, Attempt: b.attempt, MasterPort: b.port, InForce: b.trials.inForce, MPS: b.sharing.folders}
+	if b.master >= 0 {
+		m.MasterAddr = b.plan.Candidates()[b.master].Addr
+	}
 	for _, h := range b.hosts {
-		r, _ := h.reachOf(addr)
+		r, _ := h.reachOf(m.MasterAddr)
 		m.Locals = append(m.Locals, r.Local)
 		m.Software, m.Environ = append(m.Software, h.software), append(m.Environ, h.environ)
 	}
@@ -467,31 +526,48 @@ func (b *brain) meeting() plan.Meeting {
 
 func (b *brain) startAll() {
 	meeting := b.meeting()
-	b.beginWatching()
+	b.events = nil
 	for i, h := range b.plan.Hosts {
-		start := &orders.Start{Attempt: b.attempt, Command: b.plan.CommandFor(meeting), Signal: b.stopSignal, Grace: b.grace, Watch: len(h.Devices) > 0, Checkpoints: b.job.Progress.Folder}
+		start := b.startOn(i, meeting)
 		for rank := h.FirstRank; rank < h.FirstRank+h.Ranks; rank++ {
-			vars, err := b.plan.Env(rank, meeting)
-			if err != nil {
-				// The plan's digest has evaluated every rank before.
-				b.internal(err)
+			if !b.addRank(start, rank, meeting) {
 				return
 			}
-			place := b.plan.Ranks[rank]
-			r := orders.RankStart{Rank: rank, Local: place.Local, CPUs: place.CPUs, Node: place.Node, Env: map[string]string{}, Defaults: map[string]string{}}
-			for _, v := range vars {
-				if v.Default {
-					r.Defaults[v.Name] = v.Value
-				} else {
-					r.Env[v.Name] = v.Value
-				}
-			}
-			start.Ranks = append(start.Ranks, r)
-			b.ranks[rank].asked = true
+			b.ranks[rank].attempt = b.attempt
 		}
 		b.send(i, orders.Order{Start: start})
 	}
-	b.actions = append(b.actions, action{began: true})
+	b.actions = append(b.actions, action{began: &beginning{b.attempt, everyRank}})
+}
+
+// startOn is an order to start ranks on a host, with none yet.
+func (b *brain) startOn(host int, m plan.Meeting) *orders.Start {
+	return &orders.Start{
+		Attempt: m.Attempt, Command: b.plan.CommandFor(m), Signal: b.stopSignal, Grace: b.grace,
+		Watch: len(b.plan.Hosts[host].Devices) > 0, Checkpoints: b.job.Progress.Folder,
+	}
+}
+
+// addRank adds a rank to an order; where that cannot be the run is ended.
+func (b *brain) addRank(start *orders.Start, rank int, m plan.Meeting) bool {
+	place := b.placeOf(rank)
+	vars, err := b.plan.Env(place.Rank, m)
+	if err != nil {
+		// The plan's digest has evaluated every rank before.
+		b.internal(err)
+		return false
+	}
+	r := orders.RankStart{Rank: rank, Local: place.Local, CPUs: place.CPUs, Node: place.Node, Env: map[string]string{}, Defaults: map[string]string{}}
+	for _, v := range vars {
+		if v.Default {
+			r.Defaults[v.Name] = v.Value
+		} else {
+			r.Env[v.Name] = v.Value
+		}
+	}
+	start.Ranks = append(start.Ranks, r)
+	b.ranks[rank].asked = true
+	return true
 }
 
 func (b *brain) internal(err error) {

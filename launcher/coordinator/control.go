@@ -80,16 +80,19 @@ func (s control) Logs(request *pb.LogsRequest, stream pb.Control_LogsServer) err
 		})
 		return nil
 	}
-	from := map[int]int64{}
+	from, of := map[int]int64{}, map[int]int{}
 	for _, rank := range request.Ranks {
 		from[int(rank)] = int64(request.From[rank])
 		if request.Tail {
 			from[int(rank)] = orders.FromTail
 		}
+		if attempt, known := request.Attempt[rank]; known {
+			of[int(rank)] = int(attempt)
+		}
 	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	r := newReading(ctx, s.c.nextName(), from)
+	r := newReading(ctx, s.c.nextName(), from, of)
 	s.c.hub.Subscribe(ctx, r.name, r.chunks)
 	added := make(chan struct{})
 	s.c.post(func() {
@@ -128,13 +131,25 @@ func (s control) Logs(request *pb.LogsRequest, stream pb.Control_LogsServer) err
 
 // Stop ends the workers.
 func (s control) Stop(_ context.Context, request *pb.StopRequest) (*pb.StopReply, error) {
-	stop := stopRequest{exit: int(request.Exit), reason: request.Reason, kill: request.Kill}
+	stop := stopRequest{exit: int(request.Exit), reason: request.Reason, kill: request.Kill, drain: request.Drain}
+	answer := make(chan error, 1)
 	s.c.post(func() {
-		if s.c.brain != nil {
+		switch {
+		case s.c.brain == nil, request.Unstarted && s.c.brain.phase != gathering:
+		case stop.drain && s.c.brain.places == nil:
+			answer <- status.Error(codes.FailedPrecondition, "its ranks work together, so that none can end before the others; leave --drain out")
+			return
+		default:
 			s.c.brain.stopRequested(stop)
 		}
+		answer <- nil
 	})
-	return &pb.StopReply{}, nil
+	select {
+	case err := <-answer:
+		return &pb.StopReply{}, err
+	case <-s.c.ended:
+		return &pb.StopReply{}, nil
+	}
 }
 
 // Signal passes a signal on to the leader of each rank.

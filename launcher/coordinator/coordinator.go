@@ -204,7 +204,9 @@ func (c *Coordinator) act() {
 				c.keepReport(a.event.Report)
 			}
 			c.journal.add(*a.event)
-		case a.began:
+		case a.began != nil && a.began.rank != everyRank:
+			c.rankBegins(source{a.began.attempt, a.began.rank})
+		case a.began != nil:
 			c.attemptBegins()
 		case a.wrap:
 			c.wrapping = true
@@ -231,7 +233,7 @@ func (c *Coordinator) follow(host int) {
 }
 
 func (c *Coordinator) followFor(r *reading, host int) {
-	for attempt := range c.brain.attempt + 1 {
+	for _, attempt := range r.attempts() {
 		c.askFor(r, host, attempt)
 	}
 }
@@ -253,12 +255,47 @@ func (c *Coordinator) addReading(r *reading) {
 	if c.brain == nil || !c.began {
 		return
 	}
-	r.begin(c.brain.attempt, func(rank int) int64 { return r.ranks[rank] })
+	if c.brain.places == nil {
+		r.begin(c.brain.attempt, func(rank int) int64 { return r.from(c.brain.attempt, rank) })
+	} else {
+		c.beginAlone(r)
+	}
 	if c.brain.phase >= wrapping {
 		r.end()
 	}
 	for host := range c.brain.hosts {
 		c.followFor(r, host)
+	}
+}
+
+// beginAlone adds what independent ranks write to a reading. Who wants the last lines only
+// wants them of those that run.
+func (c *Coordinator) beginAlone(r *reading) {
+	for rank, from := range r.ranks {
+		if rank >= len(c.brain.ranks) {
+			continue
+		}
+		s := c.brain.ranks[rank]
+		if !s.asked || s.alone.over && from == orders.FromTail {
+			continue
+		}
+		attempt := s.attempt
+		if !s.alone.over && !c.brain.places.all[s.place].runs { // it waits to be started again
+			attempt--
+		}
+		r.add(source{attempt, rank}, c.brain.hosts[s.host].name, r.from(attempt, rank))
+	}
+}
+
+// rankBegins asks for the output of an independent rank's worker.
+func (c *Coordinator) rankBegins(s source) {
+	c.began = true
+	host := c.brain.ranks[s.rank].host
+	for _, r := range c.readings {
+		if _, wanted := r.ranks[s.rank]; wanted {
+			r.add(s, c.brain.hosts[host].name, 0)
+			c.askFor(r, host, s.attempt)
+		}
 	}
 }
 

@@ -62,7 +62,11 @@ func (b *brain) evidenceOf(rank int, r *rankState) failure.RankEvidence {
 		Limit: seen.OOM.Limit, Peak: seen.OOM.Peak, Available: seen.OOM.Available,
 	}
 	found.Shm, found.Disk = space(seen.Shm), space(seen.Disk)
-	found.GPUs = b.devicesOf(rank, r.host)
+	found.GPUs = b.devicesOf(rank, r.host, seen.Devices)
+	found.MPSLimit = b.plan.MPSMemory(r.place)
+	if seen.Devices != nil {
+		found.Deaf, found.NoAfter = seen.Devices.Deaf, seen.Devices.NoAfter
+	}
 	if b.job.Restart != nil {
 		found.Xids = b.job.Restart.Xids
 	}
@@ -77,8 +81,9 @@ func space(s *orders.Space) *failure.Space {
 	return &failure.Space{Path: s.Path, Total: s.Total, Free: s.Free}
 }
 
-// devicesOf are the devices of a rank's host, as they were last seen while it ran.
-func (b *brain) devicesOf(rank, host int) []failure.GPU {
+// devicesOf are the devices of a rank's host, as they were last seen while it ran and first
+// after. seen is what the host has told with its end.
+func (b *brain) devicesOf(rank, host int, seen *orders.Devices) []failure.GPU {
 	var all []failure.GPU
 	for i, before := range b.plan.Before(host) {
 		d := before.Device
@@ -86,14 +91,26 @@ func (b *brain) devicesOf(rank, host int) []failure.GPU {
 		for _, r := range b.plan.Ranks[b.plan.Hosts[host].FirstRank : b.plan.Hosts[host].FirstRank+b.plan.Hosts[host].Ranks] {
 			if r.Device != nil && r.Device.UUID == d.UUID {
 				g.Ranks++
-				g.Mine = g.Mine || r.Rank == rank
+				g.Mine = g.Mine || r.Rank == b.ranks[rank].place
 			}
 		}
-		if b.watch != nil && b.watch.last[host] != nil {
+		switch {
+		case seen != nil && seen.Before != nil:
+			g.Before = useOf(d.UUID, before, seen.Before, rank)
+		case b.watch != nil && b.watch.last[host] != nil:
 			g.Before = useOf(d.UUID, before, b.watch.last[host].sight, rank)
-		} else {
+		default:
 			g.Before = useOfPlan(before)
 		}
+		if seen != nil {
+			if seen.After != nil {
+				g.After = useOf(d.UUID, before, seen.After, rank)
+			}
+			if n, counted := seen.ECC[d.UUID]; counted {
+				g.ECC = &n
+			}
+		}
+		b.addEvents(&g, host, b.begunOf(rank))
 		all = append(all, g)
 	}
 	return all
@@ -105,7 +122,7 @@ func (b *brain) seenAs(rank, host, at int) int {
 	if b.plan.Hosts[host].Visibility == "host" {
 		return at
 	}
-	if d := b.plan.Ranks[rank].Device; d != nil && at < len(b.plan.Hosts[host].Devices) && d.UUID == b.plan.Before(host)[at].Device.UUID {
+	if d := b.placeOf(rank).Device; d != nil && at < len(b.plan.Hosts[host].Devices) && d.UUID == b.plan.Before(host)[at].Device.UUID {
 		return 0
 	}
 	return -1
@@ -153,13 +170,8 @@ const mostSurvived = 4
 // they did instead is the program's secret, and may be nothing.
 func (b *brain) flagSurvived() {
 	ranks, more := map[string][]int{}, []int(nil)
-	for rank, r := range b.ranks {
-		if r.ended == nil || r.ended.Error != "" || r.ended.Code != 0 || r.ended.Signal != "" {
-			continue
-		}
-		evidence := b.evidenceOf(rank, r).Evidence
-		evidence.Steps = nil
-		for _, note := range failure.Classify(evidence).Notes {
+	for rank := range b.ranks {
+		for _, note := range b.survivedBy(rank) {
 			if _, known := ranks[note]; known || len(ranks) < mostSurvived {
 				ranks[note] = append(ranks[note], rank)
 			} else if len(more) == 0 || more[len(more)-1] != rank {
@@ -168,11 +180,25 @@ func (b *brain) flagSurvived() {
 		}
 	}
 	for _, note := range slices.Sorted(maps.Keys(ranks)) {
-		b.warn("", "%s: %s", listRanks(ranks[note]), note)
+		b.warn("", "%s: %s", b.listRanks(ranks[note]), note)
 	}
 	if len(more) > 0 {
-		b.warn("", "%s: memory had run out there too, in other words", listRanks(more))
+		b.warn("", "%s: memory had run out there too, in other words", b.listRanks(more))
 	}
+}
+
+// survivedBy is what a worker that ended well had survived.
+func (b *brain) survivedBy(rank int) []string {
+	r := b.ranks[rank]
+	switch {
+	case r.alone != nil && r.alone.over:
+		return r.alone.survived
+	case r.ended == nil || r.ended.Error != "" || r.ended.Code != 0 || r.ended.Signal != "":
+		return nil
+	}
+	evidence := b.evidenceOf(rank, r).Evidence
+	evidence.Steps = nil
+	return failure.Classify(evidence).Notes
 }
 
 // stepsIn reads from the end of a worker's output how far it was.
@@ -189,15 +215,34 @@ func stepsIn(e *orders.Evidence, pattern progress.Pattern) *failure.Steps {
 	return &failure.Steps{First: counter.First(), Furthest: counter.Furthest(), At: e.Age, Checkpoint: e.Checkpoint}
 }
 
+// begunOf is when a rank's attempt began.
+func (b *brain) begunOf(rank int) rendezvous.Instant {
+	if u := b.ranks[rank].alone; u != nil {
+		return u.begun
+	}
+	return 0 // events are those of the attempt
+}
+
+// attemptOf is in which attempt a rank is, or where it is none all are.
+func (b *brain) attemptOf(rank int) int {
+	if rank == failure.NoRank {
+		return b.attempt
+	}
+	return b.ranks[rank].attempt
+}
+
 // causeOf words what came first for the report, and says which exit status it asks for.
 func (b *brain) causeOf(found failure.Found) (*report.Cause, int) {
 	v := found.Verdict
 	kind, _ := class.Find(v.Class)
 	c := &report.Cause{
-		Class: v.Class, Message: v.Message, Host: found.Host, Attempt: b.attempt, Confidence: v.Confidence,
+		Class: v.Class, Message: v.Message, Host: found.Host, Attempt: b.attemptOf(found.Rank), Confidence: v.Confidence,
 		Evidence: v.Evidence, Numbers: v.Numbers, Notes: v.Notes, Advice: kind.Advice,
 	}
 	if found.Rank == failure.NoRank {
+		if first := b.firstFailure(); first >= 0 && strings.HasPrefix(v.Class, "mps.") { // its end is that of the cause
+			return c, workerExit(b.ranks[first].ended)
+		}
 		return c, lossExit(v.Class)
 	}
 	r := b.ranks[found.Rank]
@@ -207,10 +252,11 @@ func (b *brain) causeOf(found failure.Found) (*report.Cause, int) {
 		return c, lossExit(v.Class)
 	}
 	c.Tail = text(r.ended.Tail)
-	c.Message = fmt.Sprintf("rank %d on %s %s", rank, found.Host, howEnded(r.ended))
+	c.Message = fmt.Sprintf("%s on %s %s", b.rankWords(rank), found.Host, howEnded(r.ended))
 	if v.Class != class.Exit && v.Class != class.Start { // of which that says all
 		c.Message += ": " + v.Message
 	}
+	b.ofMPS(c, found)
 	return c, workerExit(r.ended)
 }
 

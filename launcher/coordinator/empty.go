@@ -21,7 +21,7 @@ const (
 	leftOver = 512 << 20 // bytes
 )
 
-// emptying is the wait for the devices of the plan to be empty after an attempt.
+// emptying is the wait for devices of the plan to be empty after their workers' end.
 type emptying struct {
 	began rendezvous.Instant
 	// patience is how long devices may take: emptyWait, or longer where a restart waits for
@@ -29,7 +29,7 @@ type emptying struct {
 	patience time.Duration
 	// others is set where those are waited for too that were there before the run.
 	others bool
-	number int // of the last look
+	only   string // UUID of the one device that counts; "": all
 	hosts  map[int]*emptyHost
 }
 
@@ -46,7 +46,7 @@ func (b *brain) beginEmptying() {
 	for i := range b.hosts {
 		claims, _ := b.plan.Claims(i)
 		if len(claims) > 0 { // else shared: who is there need not be in the way
-			b.includeInEmptying(i)
+			b.includeInEmptying(b.empty, i)
 		}
 	}
 }
@@ -60,36 +60,52 @@ func (b *brain) waitForMemory(patience time.Duration) {
 	b.empty.patience, b.empty.others = patience, true
 	for i := range b.hosts {
 		if b.empty.hosts[i] == nil && len(b.plan.Before(i)) > 0 {
-			b.includeInEmptying(i)
+			b.includeInEmptying(b.empty, i)
 		}
 	}
 }
 
-func (b *brain) includeInEmptying(host int) {
+func (b *brain) includeInEmptying(e *emptying, host int) {
 	if h := b.hosts[host]; h.linked && !h.gone && !h.finished {
-		b.empty.hosts[host] = &emptyHost{}
-		b.askIfEmpty(host)
+		e.hosts[host] = &emptyHost{}
+		b.askIfEmpty(e, host)
 	}
 }
 
-func (b *brain) askIfEmpty(host int) {
-	b.empty.number++
-	b.empty.hosts[host].asked = b.empty.number
-	b.send(host, orders.Order{Look: &orders.Look{Number: b.empty.number}})
+func (b *brain) askIfEmpty(e *emptying, host int) {
+	b.looks++
+	e.hosts[host].asked = b.looks
+	b.send(host, orders.Order{Look: &orders.Look{Number: b.looks}})
 }
 
 // emptySeen takes the answer to a look.
 func (b *brain) emptySeen(host int, s *orders.Sight) {
-	if b.empty == nil {
-		return
+	for _, e := range b.emptyings() {
+		h := e.hosts[host]
+		if h == nil || h.done || h.asked != s.Asked {
+			continue
+		}
+		h.asked, h.next = 0, b.now.Add(emptyPace)
+		before := slices.DeleteFunc(slices.Clone(b.plan.Before(host)), func(d plan.Before) bool { return e.only != "" && d.Device.UUID != e.only })
+		h.still = notEmpty(before, s, e.others)
+		h.done = len(h.still) == 0
 	}
-	h := b.empty.hosts[host]
-	if h == nil || h.done || h.asked != s.Asked {
-		return
+}
+
+// emptyings are all waits for devices that go on.
+func (b *brain) emptyings() []*emptying {
+	var all []*emptying
+	if b.empty != nil {
+		all = append(all, b.empty)
 	}
-	h.asked, h.next = 0, b.now.Add(emptyPace)
-	h.still = notEmpty(b.plan.Before(host), s, b.empty.others)
-	h.done = len(h.still) == 0
+	if b.places != nil {
+		for _, p := range b.places.all {
+			if p.empty != nil {
+				all = append(all, p.empty)
+			}
+		}
+	}
+	return all
 }
 
 // notEmpty says what is on devices that was not there before the run; with others, also who
@@ -101,8 +117,14 @@ func notEmpty(before []plan.Before, s *orders.Sight, others bool) []string {
 	var still []string
 	for _, d := range before {
 		var holders []string
+		serving := uint64(0) // what the run's own server of MPS holds goes when it does
 		for _, held := range s.Held {
-			if held.UUID == d.Device.UUID && held.Kind != "graphics" && (!d.PIDs[held.PID] || others && held.Bytes != nil && *held.Bytes > leftOver) {
+			if held.UUID == d.Device.UUID && held.Serves && held.Bytes != nil {
+				serving += *held.Bytes
+			}
+		}
+		for _, held := range s.Held {
+			if held.UUID == d.Device.UUID && held.Kind != "graphics" && !held.Serves && (!d.PIDs[held.PID] || others && held.Bytes != nil && *held.Bytes > leftOver) {
 				holders = append(holders, holderWords(held))
 			}
 		}
@@ -110,7 +132,7 @@ func notEmpty(before []plan.Before, s *orders.Sight, others bool) []string {
 		switch {
 		case len(holders) > 0:
 			still = append(still, fmt.Sprintf("%s is held by %s", d.Device, strings.Join(holders, ", ")))
-		case known && used > d.Used+leftOver:
+		case known && used > d.Used+leftOver+serving:
 			still = append(still, fmt.Sprintf("%s has %.1f GiB more in use than before the run, and no process shows that holds it", d.Device, float64(used-d.Used)/(1<<30)))
 		}
 	}
@@ -128,39 +150,40 @@ func holderWords(h orders.Held) string {
 	return words
 }
 
-// areEmpty reports whether the wait is over, and looks again where it is time. Time is up
-// for all at once; what is then still there is said.
-func (b *brain) areEmpty() bool {
-	if b.empty == nil {
+// isEmpty reports whether a wait is over, and looks again where it is time. Time is up for
+// all hosts at once; what is then still there is said.
+func (b *brain) isEmpty(wait **emptying) bool {
+	e := *wait
+	if e == nil {
 		return true
 	}
-	waited := b.now.Sub(b.empty.began)
+	waited := b.now.Sub(e.began)
 	all := true
-	for i, h := range b.empty.hosts {
+	for i, h := range e.hosts {
 		gone := b.hosts[i].gone || b.hosts[i].finished
 		switch {
 		case h.done || gone:
-		case waited > max(emptySilent, b.empty.patience) || waited > b.empty.patience && h.asked == 0:
-			all = b.giveUpEmptying(i, h) && all
+		case waited > max(emptySilent, e.patience) || waited > e.patience && h.asked == 0:
+			b.giveUpEmptying(e, i)
 		case h.asked == 0 && b.now >= h.next:
-			b.askIfEmpty(i)
+			b.askIfEmpty(e, i)
 			all = false
 		default:
 			all = false
 		}
 	}
 	if all {
-		b.empty = nil
+		*wait = nil
 	}
 	return all
 }
 
-func (b *brain) giveUpEmptying(host int, h *emptyHost) bool {
+func (b *brain) giveUpEmptying(e *emptying, host int) {
+	h := e.hosts[host]
 	h.done = true
 	if h.asked != 0 {
 		h.still = []string{"it has not said whether its devices are empty"}
 	}
 	slices.Sort(h.still)
-	b.warn(b.hosts[host].name, "%v after the workers' end: %s", b.now.Sub(b.empty.began).Round(time.Second), strings.Join(h.still, "; "))
-	return true
+	b.warn(b.hosts[host].name, "%v after the workers' end: %s", b.now.Sub(e.began).Round(time.Second), strings.Join(h.still, "; "))
 }

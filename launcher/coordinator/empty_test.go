@@ -159,14 +159,14 @@ func TestMemoryOfSharedDevicesIsWaitedForToo(t *testing.T) {
 	d.take()
 	d.answer(0, orders.Sight{})
 	d.answer(1, orders.Sight{Held: []orders.Held{{UUID: gpuUUID(1, 1), PID: 4711, Kind: "compute", Bytes: new(uint64(30 << 30))}}})
-	if d.b.areEmpty() {
+	if d.b.isEmpty(&d.b.empty) {
 		t.Error("memory that others hold is not waited for")
 	}
 	d.tick(time.Second, 0, 1)
-	d.b.areEmpty() // looks again
+	d.b.isEmpty(&d.b.empty) // looks again
 	d.take()
 	d.answer(1, orders.Sight{})
-	if !d.b.areEmpty() {
+	if !d.b.isEmpty(&d.b.empty) {
 		t.Errorf("the memory is free: %+v", d.b.empty)
 	}
 }

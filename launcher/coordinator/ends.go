@@ -20,29 +20,36 @@ func (b *brain) ended(e *orders.Ended, at rendezvous.Instant) {
 	}
 	r.ended, r.at = e, at
 	if b.watch != nil {
-		b.watch.Ended(e.Rank)
+		b.watch.Ended(r.place)
 	}
 	if e.Log != "" {
 		r.log = e.Log
 	}
-	host := b.hosts[r.host].name
 	failed := failedByItself(e)
+	b.sayEnded(e, failed)
+	switch {
+	case b.places != nil:
+		b.endedAlone(e.Rank)
+	case !failed || b.phase != running || b.portWasTaken(e):
+	default:
+		b.stopAfter(e.Rank)
+	}
+}
+
+// sayEnded tells of a worker's end and of what was strange about it.
+func (b *brain) sayEnded(e *orders.Ended, failed bool) {
+	r, who := b.ranks[e.Rank], b.rankWords(e.Rank)
+	host := b.hosts[r.host].name
 	b.say(event.Event{Kind: event.Ended, Host: host, Rank: &e.Rank, Log: r.log, Failed: failed,
-		Message: fmt.Sprintf("rank %d on %s %s", e.Rank, host, howEnded(e))})
+		Message: fmt.Sprintf("%s on %s %s", who, host, howEnded(e))})
 	if e.Error != "" && e.Sent != "" {
-		b.warn(host, "rank %d %s", e.Rank, e.Error)
+		b.warn(host, "%s %s", who, e.Error)
 	}
 	for _, left := range e.Left {
-		b.warn(host, "rank %d: %s", e.Rank, left)
+		b.warn(host, "%s: %s", who, left)
 	}
 	if e.Cut {
-		b.warn(host, "rank %d: its output was still open %s after its last known process had ended, and was closed", e.Rank, "2 s")
-	}
-	if failed && b.phase == running && b.portWasTaken(e) {
-		return
-	}
-	if failed && b.phase == running {
-		b.stopAfter(e.Rank)
+		b.warn(host, "%s: its output was still open %s after its last known process had ended, and was closed", who, "2 s")
 	}
 }
 
@@ -105,7 +112,7 @@ func (b *brain) stopAll(reason string, kill bool) {
 
 // stopRequested: the user wants an end.
 func (b *brain) stopRequested(s stopRequest) {
-	if b.stop == nil {
+	if b.stop == nil || b.stop.drain {
 		b.stop = &s
 	}
 	switch b.phase {
@@ -115,7 +122,11 @@ func (b *brain) stopRequested(s stopRequest) {
 	case restarting:
 		b.phase = stopping
 	case running:
-		b.stopAll(s.reason, s.kill)
+		if s.drain && b.places != nil {
+			b.drain()
+		} else {
+			b.stopAll(s.reason, s.kill)
+		}
 	case stopping:
 		if s.kill {
 			b.stopAll(s.reason, true)
@@ -173,6 +184,10 @@ func (b *brain) keeperDied() {
 		b.wrapUp()
 	case running, restarting:
 		b.hostLost(0, b.now, report.ClassAgent, message)
+		if b.places != nil { // this process goes too
+			b.lost = b.hosts[0].closed
+			b.stopAll(message, false)
+		}
 	}
 }
 
@@ -212,6 +227,10 @@ func (b *brain) signal(name string) {
 
 // hostLost: a host is no part of the run any more since at, which ends it for the others.
 func (b *brain) hostLost(host int, at rendezvous.Instant, class, message string) {
+	if b.places != nil {
+		b.closeHost(host, class, message)
+		return
+	}
 	b.lostAt = at
 	b.lost = &report.Cause{Class: class, Message: message, Host: b.hosts[host].name, Attempt: b.attempt}
 	b.say(event.Event{Kind: event.Lost, Host: b.hosts[host].name, Message: message, Silent: class == report.ClassHostLost})
@@ -274,7 +293,7 @@ func (b *brain) refuse(host int, message string) {
 // lostWhileStopping: a host that is silent since before a worker failed was lost first,
 // and the failure comes of that. It was due to be heard a heartbeat after its last word.
 func (b *brain) lostWhileStopping(h *hostState, last rendezvous.Instant, message string) {
-	if b.stop == nil && b.lost == nil && b.phase == stopping {
+	if b.stop == nil && b.lost == nil && b.phase == stopping && b.places == nil {
 		b.lostAt = last.Add(rendezvous.HeartbeatOf(b.lease))
 		b.lost = &report.Cause{Class: report.ClassHostLost, Message: message, Host: h.name, Attempt: b.attempt}
 	}
@@ -283,7 +302,7 @@ func (b *brain) lostWhileStopping(h *hostState, last rendezvous.Instant, message
 // checkEarlyExit tells of ranks that ended well while others run on, which usually wait
 // for them in vain, and ends the run when that lasts.
 func (b *brain) checkEarlyExit() {
-	if b.phase != running {
+	if b.phase != running || b.places != nil {
 		return
 	}
 	var ended, others []int
@@ -301,7 +320,7 @@ func (b *brain) checkEarlyExit() {
 		return
 	}
 	passed := b.now.Sub(since)
-	words := fmt.Sprintf("%s ended well %v ago, but %s still run", listRanks(ended), passed.Round(time.Second), listRanks(others))
+	words := fmt.Sprintf("%s ended well %v ago, but %s still run", b.listRanks(ended), passed.Round(time.Second), b.listRanks(others))
 	switch {
 	case passed >= b.early.Limit:
 		b.lost, b.lostAt = &report.Cause{Class: report.ClassEarlyExit, Message: words, Attempt: b.attempt}, b.now
@@ -313,7 +332,7 @@ func (b *brain) checkEarlyExit() {
 }
 
 // listRanks names ranks, the first few of many.
-func listRanks(ranks []int) string {
+func (b *brain) listRanks(ranks []int) string {
 	const shown = 8
 	var names []string
 	for _, rank := range ranks[:min(shown, len(ranks))] {
@@ -323,9 +342,9 @@ func listRanks(ranks []int) string {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
 	if len(ranks) == 1 {
-		return "rank " + names[0]
+		return b.plan.Unit() + " " + names[0]
 	}
-	return "ranks " + strings.Join(names, ", ")
+	return b.plan.Unit() + "s " + strings.Join(names, ", ")
 }
 
 func (b *brain) allEnded() bool {
@@ -358,6 +377,6 @@ func (b *brain) tryEnd() {
 	}
 	b.phase = over
 	r := b.report()
-	b.say(event.Event{Kind: event.Over, Message: overWords(r), Report: r})
+	b.say(event.Event{Kind: event.Over, Message: b.overWords(r), Report: r})
 	b.actions = append(b.actions, action{end: r})
 }

@@ -3,6 +3,8 @@ package coordinator
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,11 +17,13 @@ import (
 type reading struct {
 	name   string
 	ranks  map[int]int64 // where to begin in the attempt that is running at first
+	of     map[int]int   // which attempt that must be, or it is begun from its start; none: any
 	chunks chan *rendezvous.Chunk
 	done   <-chan struct{} // closed when the reader has left
 	woken  chan struct{}   // gets a value when end was called
 
 	mu    sync.Mutex
+	hosts map[int]string   // of tasks
 	next  map[source]int64 // next byte wanted of each output that has not ended
 	last  bool             // no attempt will follow
 	moved time.Time        // when output last got to the reader
@@ -31,8 +35,8 @@ type source struct{ attempt, rank int }
 // idle is how long a reader may take nothing before the run ends without it.
 const idle = 30 * time.Second
 
-func newReading(ctx context.Context, name string, from map[int]int64) *reading {
-	return &reading{name: name, ranks: from, chunks: make(chan *rendezvous.Chunk), done: ctx.Done(), woken: make(chan struct{}, 1), next: map[source]int64{}, moved: time.Now()}
+func newReading(ctx context.Context, name string, from map[int]int64, of map[int]int) *reading {
+	return &reading{name: name, ranks: from, of: of, chunks: make(chan *rendezvous.Chunk), done: ctx.Done(), woken: make(chan struct{}, 1), hosts: map[int]string{}, next: map[source]int64{}, moved: time.Now()}
 }
 
 // begin adds an attempt's outputs, from is where to begin in each.
@@ -42,6 +46,32 @@ func (r *reading) begin(attempt int, from func(rank int) int64) {
 	for rank := range r.ranks {
 		r.next[source{attempt, rank}] = from(rank)
 	}
+}
+
+// from is where to begin in the attempt that is running at first.
+func (r *reading) from(attempt, rank int) int64 {
+	if of, told := r.of[rank]; told && of != attempt {
+		return 0
+	}
+	return r.ranks[rank]
+}
+
+// add adds the output of one rank, which is on a host.
+func (r *reading) add(s source, host string, from int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.next[s], r.hosts[s.rank] = from, host
+}
+
+// attempts are those of which output is still wanted.
+func (r *reading) attempts() []int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := map[int]bool{}
+	for s := range r.next {
+		found[s.attempt] = true
+	}
+	return slices.Sorted(maps.Keys(found))
 }
 
 // end says that no attempt will follow.
@@ -95,6 +125,7 @@ func (r *reading) pass(c *rendezvous.Chunk, send func(*pb.LogChunk) error) (over
 	}
 	r.mu.Lock()
 	next, reading := r.next[s]
+	host := r.hosts[s.rank]
 	r.mu.Unlock()
 	if !reading {
 		return false, nil
@@ -104,7 +135,7 @@ func (r *reading) pass(c *rendezvous.Chunk, send func(*pb.LogChunk) error) (over
 		data, offset = data[min(skip, int64(len(data))):], next
 	}
 	if len(data) > 0 || c.End {
-		err = send(&pb.LogChunk{Rank: int32(s.rank), Attempt: int32(s.attempt), Lane: c.Lane, Offset: uint64(offset), Data: data, End: c.End})
+		err = send(&pb.LogChunk{Rank: int32(s.rank), Attempt: int32(s.attempt), Lane: c.Lane, Offset: uint64(offset), Data: data, End: c.End, Host: host})
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,17 +1,18 @@
 package coordinator
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/report"
 )
 
-func overWords(r *report.Report) string {
+func (b *brain) overWords(r *report.Report) string {
 	if r.FirstCause != nil {
 		return r.FirstCause.Message
 	}
-	return "all ranks ended well"
+	return fmt.Sprintf("all %ss ended well", b.plan.Unit())
 }
 
 // report tells the end.
@@ -19,16 +20,20 @@ func (b *brain) report() *report.Report {
 	r := &report.Report{
 		Version: report.Version, Run: b.run, Job: b.plan.Job, Outcome: report.OK,
 		Left: append([]string{}, b.left...), Warnings: append([]string{}, b.warnings...), Attempts: []report.Attempt{},
-		Findings: append([]report.Finding{}, b.findings...), Placement: b.placement(),
+		Findings: append([]report.Finding{}, b.findings...), Placement: b.placement(), MPS: b.allSharedGPUs(),
 	}
 	for rank, s := range b.ranks {
 		r.Ranks = append(r.Ranks, b.rankReport(rank, s))
 	}
 	r.FirstCause, r.Exit = b.cause()
 	switch {
+	case b.stop != nil && b.stop.drain && r.FirstCause == nil && b.begun != 0 && b.undone() == 0: // too late to change anything
 	case b.stop != nil && (r.FirstCause == nil || b.phaseWhenStopped()):
 		r.Outcome, r.Exit = report.Stopped, b.stop.exit
 		r.FirstCause = &report.Cause{Class: report.ClassStopped, Message: "stopped: " + b.stop.reason, Attempt: b.attempt}
+		if b.places != nil && b.begun != 0 {
+			r.FirstCause.Message += fmt.Sprintf("; %d of %d %ss were not done", b.undone(), b.plan.World(), b.plan.Unit())
+		}
 	case r.FirstCause != nil:
 		r.Outcome = report.Failed
 	}
@@ -52,6 +57,9 @@ func (b *brain) attemptReport(r *report.Report) report.Attempt {
 		if d := b.trials.decision; d != nil {
 			a.Reason = d.Reason
 		}
+		if b.places != nil && r.FirstCause.Rank != nil {
+			a.Reason = b.reasonOf(b.ranks[*r.FirstCause.Rank].alone)
+		}
 		if r.Outcome == report.Stopped {
 			a.Reason = r.FirstCause.Message
 		}
@@ -62,15 +70,42 @@ func (b *brain) attemptReport(r *report.Report) report.Attempt {
 // phaseWhenStopped reports whether the user's stop came before any failure: then what
 // workers made of it is no failure of theirs.
 func (b *brain) phaseWhenStopped() bool {
+	if b.places != nil {
+		cause, _ := b.causeAlone()
+		return cause == nil && b.lost == nil && len(b.refusals) == 0
+	}
 	return b.firstFailure() < 0 && b.lost == nil && len(b.refusals) == 0
 }
 
 func (b *brain) rankReport(rank int, s *rankState) report.Rank {
-	r := report.Rank{Rank: rank, Host: b.hosts[s.host].name, Ends: append(append([]report.End{}, s.past...), b.endsOf(s)...)}
-	if d := b.plan.Ranks[rank].Device; d != nil {
-		r.GPU = &report.GPU{Name: d.String(), Index: d.Index, Seen: b.plan.Seen(rank), UUID: d.UUID, PCI: d.PCI}
+	r := report.Rank{Rank: rank, Ends: append(append([]report.End{}, s.past...), b.endsOf(s)...)}
+	if s.alone != nil {
+		r.Outcome = outcomeOf(s)
+	}
+	if len(b.plan.Tasks) > 0 {
+		r.Task = append([]string{}, b.plan.Tasks[rank].Words...)
+	}
+	if s.place == nowhere {
+		return r
+	}
+	r.Host = b.hosts[s.host].name
+	if d := b.placeOf(rank).Device; d != nil {
+		r.GPU = &report.GPU{Name: d.String(), Index: d.Index, Seen: b.plan.Seen(s.place), UUID: d.UUID, PCI: d.PCI}
 	}
 	return r
+}
+
+// outcomeOf is what became of an independent rank.
+func outcomeOf(s *rankState) string {
+	switch ends := s.past; {
+	case s.alone.cause != nil:
+		return report.Failed
+	case len(ends) == 0:
+		return report.NotRun
+	case !s.alone.over, ends[len(ends)-1].StoppedByMuster != "":
+		return report.Stopped
+	}
+	return report.OK
 }
 
 // endsOf is how a rank ended in the attempt in progress: one end, or none if it was not
@@ -79,10 +114,10 @@ func (b *brain) endsOf(s *rankState) []report.End {
 	switch e := s.ended; {
 	case e != nil:
 		return []report.End{{
-			Attempt: e.Attempt, Exit: e.Code, Signal: e.Signal, StoppedByMuster: e.Sent, Log: s.log, Error: e.Error, Left: e.Left,
+			Attempt: s.attempt, Exit: e.Code, Signal: e.Signal, StoppedByMuster: e.Sent, Log: s.log, Error: e.Error, Left: e.Left,
 		}}
 	case s.started:
-		return []report.End{{Attempt: b.attempt, Log: s.log, Error: "its end is not known: " + b.hosts[s.host].name + " was lost"}}
+		return []report.End{{Attempt: s.attempt, Log: s.log, Error: "its end is not known: " + b.hosts[s.host].name + " was lost"}}
 	}
 	return nil
 }
@@ -94,6 +129,12 @@ func (b *brain) cause() (*report.Cause, int) {
 	}
 	if b.lost != nil && b.lost.Class == report.ClassInternal {
 		return b.lost, report.ExitInternal
+	}
+	if b.places != nil {
+		if b.lost != nil {
+			return b.lost, lossExit(b.lost.Class)
+		}
+		return b.causeAlone()
 	}
 	if found, ok := b.diagnose(); ok {
 		return b.causeOf(found)

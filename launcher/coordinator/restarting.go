@@ -33,30 +33,38 @@ func (b *brain) decide() bool {
 	if !ok {
 		return false
 	}
-	failed := b.pastOf(found)
-	history := restart.History{Past: b.trials.past, Failed: failed, InForce: b.trials.inForce, Host: found.Host, Torch: b.hosts[0].software.Torch}
+	return b.decideOn(&b.trials, found, b.begun, b.done)
+}
+
+// decideOn decides what follows a failure that has ended trials which began and ended then.
+func (b *brain) decideOn(t *trials, found failure.Found, began, ended rendezvous.Instant) bool {
+	failed := b.pastOf(found, t.inForce, began, ended)
+	history := restart.History{Past: t.past, Failed: failed, InForce: t.inForce, Host: found.Host, Torch: b.hosts[0].software.Torch, MPS: b.job.MPS != nil}
+	if b.places != nil {
+		history.Of = b.plan.Unit()
+	}
 	if a := b.job.Allocator; a != nil {
 		history.Expandable, history.MaxSplit = a.ExpandableSegments != nil, a.MaxSplitSize != nil
 	}
 	d := restart.Decide(history, found.Verdict, b.job.Restart.Rules(), b.now.Sub(0).Seconds())
-	b.trials.decision = &d
-	b.trials.cause, _ = b.causeOf(found)
+	t.decision = &d
+	t.cause, _ = b.causeOf(found)
 	if d.Restart {
 		failed.Rule = d.Rule
-		b.trials.past = append(b.trials.past, failed)
-		b.trials.inForce = d.InForce
-		b.trials.next = b.now.Add(time.Duration(d.After * float64(time.Second)))
+		t.past = append(t.past, failed)
+		t.inForce = d.InForce
+		t.next = b.now.Add(time.Duration(d.After * float64(time.Second)))
 	}
 	return d.Restart
 }
 
-// pastOf is the ended attempt as decisions are made of it. Times are those of the
+// pastOf is what has ended as decisions are made of it. Times are those of the
 // coordinator's boot clock.
-func (b *brain) pastOf(found failure.Found) restart.Past {
+func (b *brain) pastOf(found failure.Found, inForce restart.InForce, began, ended rendezvous.Instant) restart.Past {
 	p := restart.Past{
-		Began: b.begun.Sub(0).Seconds(), Ended: b.done.Sub(0).Seconds(), Class: found.Verdict.Class, Rule: restart.Unset,
+		Began: began.Sub(0).Seconds(), Ended: ended.Sub(0).Seconds(), Class: found.Verdict.Class, Rule: restart.Unset,
 		// Hosts, arguments and environment are those of the job but for what is in force.
-		Situation: fmt.Sprintf("%v %s", b.trials.inForce.Rules, b.trials.inForce.Remedy),
+		Situation: fmt.Sprintf("%v %s", inForce.Rules, inForce.Remedy),
 	}
 	if found.Rank != failure.NoRank && b.ranks[found.Rank].ended != nil {
 		evidence := b.evidenceOf(found.Rank, b.ranks[found.Rank])
@@ -71,15 +79,20 @@ func (b *brain) pastOf(found failure.Found) restart.Past {
 func (b *brain) restartAfterFailure() {
 	d := b.trials.decision
 	b.putAway(report.Attempt{Class: b.trials.cause.Class, Decision: "restart", Reason: d.Reason, Changes: changesOf(d), Message: b.trials.cause.Message})
-	wait := ""
-	if d.After >= 1 {
-		wait = fmt.Sprintf(" in %v", time.Duration(d.After*float64(time.Second)).Round(time.Second))
-	}
-	b.say(event.Event{Kind: event.Restarting, Host: b.trials.cause.Host, Rank: b.trials.cause.Rank,
-		Message: fmt.Sprintf("%s (%s); starting again%s: %s", b.trials.cause.Message, b.trials.cause.Class, wait, d.Reason)})
+	b.sayRestarting(&b.trials)
 	if d.WaitMemory > 0 {
 		b.waitForMemory(time.Duration(d.WaitMemory * float64(time.Second)))
 	}
+}
+
+// sayRestarting tells that what has failed is started again.
+func (b *brain) sayRestarting(t *trials) {
+	d, wait := t.decision, ""
+	if d.After >= 1 {
+		wait = fmt.Sprintf(" in %v", time.Duration(d.After*float64(time.Second)).Round(time.Second))
+	}
+	b.say(event.Event{Kind: event.Restarting, Host: t.cause.Host, Rank: t.cause.Rank,
+		Message: fmt.Sprintf("%s (%s); starting again%s: %s", t.cause.Message, t.cause.Class, wait, d.Reason)})
 }
 
 func changesOf(d *restart.Decision) map[string]string {
@@ -95,11 +108,12 @@ func (b *brain) putAway(a report.Attempt) {
 	a.Attempt, a.Started, a.Ended, a.Outcome = b.attempt, b.wall(b.begun), b.wall(b.done), report.Failed
 	b.past = append(b.past, a)
 	for _, r := range b.ranks {
-		*r = rankState{host: r.host, past: append(r.past, b.endsOf(r)...)}
+		*r = rankState{place: r.place, host: r.host, attempt: b.attempt + 1, past: append(r.past, b.endsOf(r)...)}
 	}
 	b.attempt++
 	b.again, b.port, b.phase = "", 0, restarting
 	b.lost, b.earlySaid, b.noticed = nil, false, 0
 	b.beginEmptying()
+	b.serveAll()
 	b.send(0, orders.Order{HoldPort: &orders.HoldPort{Attempt: b.attempt, First: b.firstPort, Last: b.lastPort}})
 }

@@ -22,7 +22,7 @@ type visiting struct {
 // whether all that can be known of that is. Hosts bound their visits themselves; one that is
 // lost is not waited for.
 func (b *brain) haveVisited() bool {
-	if b.checking != CheckOnly || len(b.hosts) < 2 || len(b.hosts) > mostVisiting || len(b.pins) < len(b.hosts) || b.plan.Backend == "none" {
+	if b.checking != CheckOnly || len(b.hosts) < 2 || len(b.hosts) > mostVisiting || len(b.pins) < len(b.hosts) || b.plan.Backend == "none" || b.plan.Independent {
 		return true
 	}
 	v := &b.visiting

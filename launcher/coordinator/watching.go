@@ -39,6 +39,7 @@ func (b *brain) beginWatching() {
 
 // seen takes in who holds the devices of a host.
 func (b *brain) seen(host int, s *orders.Sight) {
+	b.takeMPS(host, s)
 	switch {
 	case s.Asked != 0:
 		b.emptySeen(host, s)
@@ -63,8 +64,11 @@ func (b *brain) judgeSights() {
 func (b *brain) judgeSight(host int) {
 	last := b.watch.last[host]
 	last.taken = b.now
-	for _, f := range check.Apply(b.watch.See(sightFor(host, last.sight, b.now.Sub(b.begun))), b.job.Check) {
+	for _, f := range check.Apply(b.watch.See(b.sightFor(host, last.sight)), b.job.Check) {
 		found := reported(f)
+		if found.Rank != nil && b.places != nil { // the watch knows places
+			found.Rank = b.unitAt(*found.Rank)
+		}
 		b.find(found)
 		if found.Severity == report.SeverityFail && b.lost == nil {
 			b.lost, b.lostAt = &report.Cause{Class: report.ClassWrongGPU, Message: found.Words(), Host: found.Host, Rank: found.Rank, Attempt: b.attempt}, b.now
@@ -78,10 +82,29 @@ func (b *brain) judgeSight(host int) {
 	}
 }
 
-func sightFor(host int, s *orders.Sight, since time.Duration) check.Sight {
-	seen := check.Sight{Host: host, At: since.Seconds(), MemoryUsed: s.Used, Blind: s.Blind, Error: s.Error}
+// unitAt is the independent rank that has a place; nil: none.
+func (b *brain) unitAt(place int) *int {
+	if rank := b.places.all[place].rank; rank != nowhere {
+		return &rank
+	}
+	return nil
+}
+
+// sightFor is what a host saw as the watch wants it: by places.
+func (b *brain) sightFor(host int, s *orders.Sight) check.Sight {
+	seen := check.Sight{Host: host, At: b.now.Sub(b.begun).Seconds(), MemoryUsed: s.Used, Blind: s.Blind, Error: s.Error}
 	for _, h := range s.Held {
+		if h.Rank >= 0 {
+			h.Rank = b.ranks[h.Rank].place
+		}
 		seen.Devices = append(seen.Devices, check.Held{UUID: h.UUID, PID: h.PID, Rank: h.Rank, Child: h.Child, Kind: h.Kind, Bytes: h.Bytes, User: h.User, Command: h.Command})
+	}
+	for _, m := range s.MPS {
+		one := check.MPS{Device: m.Device, Error: m.Error, Clients: map[int]bool{}}
+		for pid := range m.Clients {
+			one.Clients[pid] = true
+		}
+		seen.MPS = append(seen.MPS, one)
 	}
 	return seen
 }

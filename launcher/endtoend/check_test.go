@@ -138,6 +138,36 @@ func TestAHostThatCannotBeMadeReadyIsAFindingOfCheck(t *testing.T) {
 	}
 }
 
+// What a model needs is compared with what the machine's cards have: muster plan shows it,
+// muster check finds it, and a run says so before it starts, or refuses where that is wanted.
+func TestAModelThatWillNotFitIsSaidBeforeTheStart(t *testing.T) {
+	u := newUser(t, theMachines(t))
+	block := func(strategy, severity string) string {
+		return fmt.Sprintf("memory {\n  parameters = \"70B\"\n  trainable = \"0.3%%\"\n  strategy = %q\n}\ncheck {\n  severity = { memory_does_not_fit = %q }\n}", strategy, severity)
+	}
+	path := u.gpuJob([]string{"dgx-a100"}, "", block("ddp", "warn"))
+	u.run("plan", path).exits(0).prints("0-7", "does not fit", "FSDP or ZeRO stage 3")
+	var planned struct {
+		Memory struct {
+			Verdict string
+			Ranks   []struct{ Need, Free uint64 }
+		}
+	}
+	if r := u.run("plan", path, "--json").exits(0); json.Unmarshal([]byte(r.stdout), &planned) != nil || len(planned.Memory.Ranks) != 8 ||
+		planned.Memory.Verdict != "does_not_fit" || planned.Memory.Ranks[7].Need <= planned.Memory.Ranks[7].Free {
+		t.Errorf("plan --json says %+v", planned.Memory)
+	}
+	if f := u.check(0, path).has("memory_does_not_fit"); f == nil || f.Severity != "warn" || f.Host != "dgx-a100" {
+		t.Errorf("check finds %+v", f)
+	}
+	u.run("run", path).exits(0).says("memory is estimated not to fit")
+	u.run("run", u.gpuJob([]string{"dgx-a100"}, "", block("ddp", "fail"))).exits(75).says("memory is estimated not to fit")
+	r := u.run("run", u.gpuJob([]string{"dgx-a100"}, "", block("fsdp", "fail"))).exits(0)
+	if strings.Contains(r.stderr, "not to fit") {
+		t.Errorf("with FSDP it says:\n%s", r.stderr)
+	}
+}
+
 // placed runs a job whose workers stay, until the watch has said something, and returns what
 // was said and the report.
 func (u *user) placed(path string, says ...string) {

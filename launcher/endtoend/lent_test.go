@@ -127,6 +127,6 @@ func (l *launch) waitRunning(u *user, ranks int) {
 	u.waitReady(ranks)
 	for i := 1; !strings.Contains(l.stderr.String(), ": running, attempt 0"); i++ {
 		l.signal(syscall.SIGQUIT)
-		eventually(l.t, "muster tells the state", func() bool { return strings.Count(l.stderr.String(), "RANK  HOST") == i })
+		eventually(l.t, "muster tells the state", func() bool { return strings.Count(l.stderr.String(), " STATE ") == i })
 	}
 }

@@ -59,7 +59,7 @@ func (u *user) attemptLines(rank int) []string {
 	return strings.Split(strings.TrimSpace(u.read(fmt.Sprintf("attempts-%d", rank))), "\n")
 }
 
-const oomOnRankOne = `if [ $RANK = 1 ]; then echo "` + fragmented + `" >&2; exit 1; fi; sleep 1000`
+const oomOnRankOne = `if [ $RANK = 1 ]; then sleep 0.3; echo "` + fragmented + `" >&2; exit 1; fi; sleep 1000`
 
 func TestAnOOMOfFragmentationIsRestartedWithTheRulesRemedy(t *testing.T) {
 	u := newUser(t, threeHosts(t))

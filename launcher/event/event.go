@@ -29,6 +29,7 @@ const (
 	Warning    Kind = "warning"
 	Found      Kind = "found"  // a check has found something; holds the finding
 	Proven     Kind = "proven" // every rank was seen on its GPU
+	Shared     Kind = "shared" // other ranks are clients of MPS than before; holds the GPUs of a host
 	Over       Kind = "over"   // nothing more will happen; holds the report
 )
 
@@ -50,6 +51,7 @@ type Event struct {
 	Silent  bool            `json:"silent,omitempty"`  // of Lost: nothing at all is heard from the host
 	Report  *report.Report  `json:"report,omitempty"`  // of Over
 	Finding *report.Finding `json:"finding,omitempty"` // of Found
+	MPS     []report.MPSGPU `json:"mps,omitempty"`     // of Shared
 }
 
 // Encode returns the event as a line without its end.

@@ -15,6 +15,8 @@ type State struct {
 	Message string    // of the newest event that changed Name
 	Ranks   map[int]RankState
 	Report  *report.Report // once over
+	// MPS are GPUs that ranks share by MPS, by host, as they were told of last.
+	MPS map[string][]report.MPSGPU
 }
 
 // Names of a run's state. The last two are not told by events: who asks finds out.
@@ -30,6 +32,7 @@ const (
 // RankState is where a rank stands.
 type RankState struct {
 	Host    string
+	Attempt int
 	Name    string // "starting", "running", "ended"
 	PID     int
 	Since   time.Time
@@ -43,7 +46,9 @@ func (s *State) Take(e Event) {
 	if s.Ranks == nil {
 		s.Name, s.Ranks = Starting, map[int]RankState{}
 	}
-	s.Attempt, s.Since = e.Attempt, e.Time
+	if s.Since = e.Time; e.Rank == nil { // else it may be the rank's own
+		s.Attempt = e.Attempt
+	}
 	switch e.Kind {
 	case Committed:
 		s.Name, s.Message = Running, e.Message
@@ -51,10 +56,15 @@ func (s *State) Take(e Event) {
 		s.Name, s.Message = StopsNow, e.Message
 	case Over:
 		s.Name, s.Message, s.Report = IsOver, e.Message, e.Report
+	case Shared:
+		if s.MPS == nil {
+			s.MPS = map[string][]report.MPSGPU{}
+		}
+		s.MPS[e.Host] = e.MPS
 	case Started:
-		s.Ranks[*e.Rank] = RankState{Host: e.Host, Name: "running", PID: e.PID, Since: e.Time, Message: e.Message, Log: e.Log}
+		s.Ranks[*e.Rank] = RankState{Host: e.Host, Attempt: e.Attempt, Name: "running", PID: e.PID, Since: e.Time, Message: e.Message, Log: e.Log}
 	case Ended:
-		s.Ranks[*e.Rank] = RankState{Host: e.Host, Name: "ended", Since: e.Time, Message: e.Message, Log: e.Log, Failed: e.Failed}
+		s.Ranks[*e.Rank] = RankState{Host: e.Host, Attempt: e.Attempt, Name: "ended", Since: e.Time, Message: e.Message, Log: e.Log, Failed: e.Failed}
 	}
 }
 

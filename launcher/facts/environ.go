@@ -6,11 +6,12 @@ import (
 )
 
 // DeviceVariables are the variables by which a host, its scheduler or a container says
-// which devices are to be used: CUDA's and ROCm's own, nvidia-container-toolkit's and
+// which devices are to be used, and how: CUDA's and ROCm's own, nvidia-container-toolkit's and
 // Slurm's.
 var DeviceVariables = []string{
 	"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES",
 	"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL",
+	"CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
 	"SLURM_JOB_ID", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_GPUS_PER_TASK",
 }
 

@@ -49,6 +49,7 @@ func Gather(root Root) Host {
 		HostnameAddrs:   addressesOf(hostname, root.Read("/etc/hosts")),
 		ReachedAt:       reachedAt(os.Getenv("SSH_CONNECTION")),
 		Logind:          logind(root, name, os.Getuid()),
+		IsRoot:          os.Geteuid() == 0,
 		EphemeralPorts:  ephemeralPorts(root.Read("/proc/sys/net/ipv4/ip_local_port_range")),
 	}
 	h.Nodes = nodes(root, h.CPUs.Allowed)

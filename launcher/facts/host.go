@@ -57,6 +57,10 @@ type Host struct {
 	Software *Software `json:"software,omitempty"`
 	// Devices are looked at only where they are asked for: it can take seconds.
 	Devices *Devices `json:"devices,omitempty"`
+	// MPS is looked for where devices are.
+	MPS *MPS `json:"mps,omitempty"`
+	// IsRoot is set where processes of the run may do what only root may.
+	IsRoot bool `json:"is_root,omitempty"`
 }
 
 // CPUs are the processors that processes of this user may run on, which a cpuset

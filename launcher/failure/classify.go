@@ -141,8 +141,26 @@ func (e Evidence) addFacts(v *Verdict) {
 	if g := e.failing(*v); g != nil && g.Before != nil {
 		v.Numbers[NumDeviceUsed], v.Numbers[NumDeviceTotal] = float64(g.Before.Used), float64(g.Before.Total)
 	}
+	if g := e.failing(*v); g != nil && g.After != nil {
+		v.Numbers[NumDeviceAfter] = float64(g.After.Used)
+		v.evidence(fmt.Sprintf("NVML saw %s of %s in use on GPU %d when it had ended", size(float64(g.After.Used)), size(float64(g.After.Total)), g.Index))
+	}
+	e.noteUnseen(v)
 	if e.Steps != nil && e.Steps.Furthest.Known() {
 		v.note(fmt.Sprintf("it had come to %v", e.Steps.Furthest))
+	}
+}
+
+// noteUnseen says what of the devices could not be known, where it might have mattered.
+func (e Evidence) noteUnseen(v *Verdict) {
+	if !strings.HasPrefix(v.Class, "gpu.") && !strings.HasPrefix(v.Class, "oom.") || v.Class == class.OOMHost || v.Class == class.OOMShm {
+		return
+	}
+	if e.Deaf != "" && len(e.GPUs) > 0 {
+		v.note("errors that the driver reports of GPUs could not be heard: " + e.Deaf)
+	}
+	if e.NoAfter != "" {
+		v.note("who holds the GPUs' memory since it ended is not known: " + e.NoAfter)
 	}
 }
 

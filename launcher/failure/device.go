@@ -1,6 +1,7 @@
 package failure
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -80,6 +81,16 @@ func (e Evidence) weighGPUMemory(v *Verdict) {
 		return
 	}
 	held := g.Before.holding()
+	if g.Before == nil && g.After != nil { // it died before anybody looked; the others are still there
+		held = g.After.holding()
+		held.own = 0
+		for _, words := range held.words {
+			v.evidence(fmt.Sprintf("on GPU %d %s since it ended", g.Index, words))
+		}
+		if held.ranks+held.foreign > 0 {
+			v.Numbers[NumOthers] = held.ranks + held.foreign
+		}
+	}
 	if g.Before != nil {
 		v.evidence(fmt.Sprintf("NVML saw %s of %s in use on GPU %d before it died", size(float64(g.Before.Used)), size(float64(g.Before.Total)), g.Index))
 		for _, words := range held.words {
@@ -143,7 +154,7 @@ func (e Evidence) onAnothers(g *GPU) bool {
 
 // foreignDecides is whether the request would have fitted without somebody else.
 func (e Evidence) foreignDecides(g *GPU, held holding, v Verdict) bool {
-	if g.Before == nil || held.foreign <= slack {
+	if g.Before == nil && g.After == nil || held.foreign <= slack {
 		return false
 	}
 	if v.Class != class.OOMCapacity && v.Class != class.OOMUnknown && v.Class != class.OOMForeign {
@@ -151,11 +162,14 @@ func (e Evidence) foreignDecides(g *GPU, held holding, v Verdict) bool {
 	}
 	requested, asked := v.Numbers[NumRequested]
 	free, told := v.Numbers[NumFree]
-	if !told {
+	switch {
+	case !told && g.Before == nil: // what it held itself is free by now
+		return held.foreign >= float64(g.After.Total)/2
+	case !told:
 		free = float64(g.Before.Total) - float64(min(g.Before.Used, g.Before.Total))
 	}
 	if !asked {
-		return held.foreign >= float64(g.Before.Total)/2
+		return held.foreign >= float64(cmp.Or(g.Before, g.After).Total)/2
 	}
 	return held.foreign+free+slack >= requested
 }

@@ -1,6 +1,7 @@
 package failure
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/failure/class"
@@ -110,4 +111,65 @@ func TestTheDriverSaysWhatIsWrongWithAGPU(t *testing.T) {
 		{"out of memory comes before the program's fault", onGPU(full80("0"), xids(31)), class.OOMCapacity, "", "", "", ""},
 		{"but after a broken GPU", onGPU(full80("0"), xids(79)), class.GPULost, "", "", "", ""},
 	})
+}
+
+// NVML's events and the kernel's log tell of one error each in its own way.
+func TestAnXidOfBothReportsCountsOnce(t *testing.T) {
+	line := func(pci, number, words string) string {
+		return "NVRM: Xid (PCI:" + pci + "): " + number + ", pid=1, name=python, " + words
+	}
+	e := onGPU("x", func(g []GPU) {
+		g[0].Xids = []Xid{{Number: 48, At: 7}, {Number: 48, At: 9}}
+	})
+	e.Kernel = []string{line("0000:0f:00", "48", "DBE at once"), line("0000:0f:00", "63", "row remap"), line("0000:1f:00", "79", "another's")}
+	var told []string
+	for _, x := range e.xids() {
+		told = append(told, x.words())
+	}
+	want := []string{"Xid 48 of GPU 4 (pid=1, name=python, DBE at once)", "Xid 48 of GPU 4", "Xid 63 of the GPU at 0000:0f:00 (pid=1, name=python, row remap)"}
+	if !slices.Equal(told, want) {
+		t.Errorf("%q, want %q", told, want)
+	}
+	if v := Classify(e); v.Since != 7 || v.Numbers[NumXid] != 48 {
+		t.Errorf("since %v, numbers %v", v.Since, v.Numbers)
+	}
+	run(t, []row{
+		{"what the log says beside it counts", with(e, func(e *Evidence) {
+			e.GPUs[0].Xids = []Xid{{Number: 154, At: 1}}
+			e.Kernel = []string{line("0000:0f:00", "154", "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)")}
+		}), class.Exit, "", "", "", ""},
+		{"an error of the log alone", with(e, func(e *Evidence) {
+			e.GPUs[0].Xids = []Xid{{Number: 63, At: 1}}
+			e.Kernel = []string{line("0000:0f:00", "95", "uncontained")}
+		}), class.GPUECC, Certain, class.OtherHost, "Xid 95 of the GPU at 0000:0f:00", "Xid 63 of GPU 4"},
+		{"a lost GPU with what led to it", onGPU("x", func(g []GPU) {
+			g[0].Lost, g[0].Xids = "GPU is lost", []Xid{{Number: 74, At: 1}}
+		}), class.GPULost, Certain, class.OtherHost, "GPU 4", "Xid 74"},
+		{"nothing could be heard", with(onGPU("CUDA error: GPU is lost", func([]GPU) {}), func(e *Evidence) { e.Deaf = "nvidia-smi tells of no events" }),
+			class.GPULost, "", "", "", "could not be heard: nvidia-smi tells of no events"},
+	})
+	if v := Classify(with(onGPU(traceback("ValueError: x"), func([]GPU) {}), func(e *Evidence) { e.Deaf = "nvidia-smi tells of no events" })); len(v.Notes) > 0 {
+		t.Errorf("it is of no interest there: %q", v.Notes)
+	}
+}
+
+func TestWhoIsStillThereAfterTheDeathIsTold(t *testing.T) {
+	foreign := []Process{{PID: 77, Rank: Foreign, Bytes: 60 << 30, User: "eve"}}
+	run(t, []row{
+		{"after a look before", onGPU(full80("0"), func(g []GPU) {
+			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(79 << 30)}}
+			g[0].After = &Use{Total: card, Used: 1 << 30}
+		}), class.OOMCapacity, Certain, "", "", "NVML saw 1.00 GiB of 80.00 GiB in use on GPU 4 when it had ended"},
+		{"a worker that was gone before anybody looked", onGPU("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 40.00 GiB. GPU 0 has a total capacity of 80.00 GiB of which 19.00 GiB is free. "+
+			"Of the allocated memory 0 bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.", func(g []GPU) {
+			g[0].After = &Use{Total: card, Used: 61 << 30, Processes: foreign}
+		}), class.OOMForeign, Certain, class.AfterFree, "eve", "since it ended"},
+		{"what is there decides nothing where it would not have fitted", onGPU(full80("0"), func(g []GPU) {
+			g[0].After = &Use{Total: card, Used: 1 << 30, Processes: []Process{{PID: 77, Rank: Foreign, Bytes: 100 << 20}}}
+		}), class.OOMCapacity, "", class.No, "too small", ""},
+	})
+	v := Classify(onGPU(full80("0"), func(g []GPU) { g[0].After = &Use{Total: card, Used: 61 << 30, Processes: foreign} }))
+	if v.Numbers[NumDeviceAfter] != 61<<30 || v.Numbers[NumOthers] != 60<<30 {
+		t.Errorf("numbers %v", v.Numbers)
+	}
 }

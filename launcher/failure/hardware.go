@@ -1,6 +1,7 @@
 package failure
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -26,16 +27,19 @@ type seenXid struct {
 
 // hardware is the verdict where the driver reported that a GPU of the worker failed.
 func (e Evidence) hardware() (Verdict, bool) {
+	xids := e.xids()
 	for i := range e.GPUs {
 		if g := &e.GPUs[i]; g.Lost != "" && e.concerns(g) {
 			v := of(class.GPULost, Certain)
 			v.Message = fmt.Sprintf("GPU %d (%s) does not answer any more: %s", g.Index, g.UUID, g.Lost)
 			v.Said, v.Since = g.Lost, g.LostAt
 			v.evidence(v.Message)
+			for _, x := range xids {
+				v.evidence(x.words())
+			}
 			return v, true
 		}
 	}
-	xids := e.xids()
 	if v, ok := ofXids(xids); ok {
 		return v, true
 	}
@@ -62,8 +66,11 @@ func (e Evidence) concerns(g *GPU) bool {
 	return g.Mine || !known
 }
 
-// xids are those of the worker's devices, in their order.
+// xids are those of the worker's devices, in their order. NVML's events and the kernel's
+// log are two reports of one thing: what both have counts once, with the log's words. Those
+// of the log alone stand last, for nothing says when they were.
 func (e Evidence) xids() []seenXid {
+	logged := e.kernelXids()
 	var found []seenXid
 	for i := range e.GPUs {
 		g := &e.GPUs[i]
@@ -71,27 +78,30 @@ func (e Evidence) xids() []seenXid {
 			continue
 		}
 		for _, x := range g.Xids {
+			same := slices.IndexFunc(logged, func(k loggedXid) bool { return k.Number == x.Number && samePCI(g.PCI, k.pci) })
+			if same >= 0 {
+				x.Text = cmp.Or(x.Text, logged[same].Text)
+				logged = slices.Delete(logged, same, same+1)
+			}
 			found = append(found, e.judge(x, fmt.Sprintf("GPU %d", g.Index)))
 		}
 	}
-	slices.SortStableFunc(found, func(a, b seenXid) int {
-		switch {
-		case a.At < b.At:
-			return -1
-		case a.At > b.At:
-			return 1
-		}
-		return 0
-	})
-	if len(found) > 0 {
-		return found
+	slices.SortStableFunc(found, func(a, b seenXid) int { return cmp.Compare(a.At, b.At) })
+	for _, k := range logged {
+		found = append(found, e.judge(k.Xid, "the GPU at "+k.pci))
 	}
-	return e.kernelXids()
+	return found
 }
 
-// kernelXids are those of the kernel's log, where NVML's events are not to be had.
-func (e Evidence) kernelXids() []seenXid {
-	var found []seenXid
+// loggedXid is an Xid of the kernel's log.
+type loggedXid struct {
+	Xid
+	pci string
+}
+
+// kernelXids are those of the kernel's log that concern the worker.
+func (e Evidence) kernelXids() []loggedXid {
+	var found []loggedXid
 	text := e.kernelText()
 	all := xidForm.FindAllStringSubmatchIndex(text, 256)
 	for _, at := range all {
@@ -103,7 +113,7 @@ func (e Evidence) kernelXids() []seenXid {
 			continue
 		}
 		n, _ := strconv.Atoi(text[at[4]:at[5]])
-		found = append(found, e.judge(Xid{Number: n, Text: strings.TrimSpace(rest)}, "the GPU at "+pci))
+		found = append(found, loggedXid{Xid{Number: n, Text: strings.TrimSpace(rest)}, pci})
 	}
 	return found
 }

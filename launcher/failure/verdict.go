@@ -55,6 +55,7 @@ const (
 	NumOthers      = "other_processes" // on the same device
 	NumDeviceUsed  = "device_used"     // by NVML, before the death
 	NumDeviceTotal = "device_total"
+	NumDeviceAfter = "device_used_after" // by NVML, when it had ended
 	NumXid         = "xid"
 	NumPort        = "port"
 	NumJoined      = "joined"

@@ -52,12 +52,13 @@ func checks() []check {
 		{"probers agree with nvidia-smi's table", checkRows},
 		{"muster probe tells what nvml does", checkMusterProbe},
 		{"probing leaves no process on a GPU", checkNoContext},
+		{"the driver tells of errors", checkEvents},
 		{"muster plan gives each GPU one rank", checkPlan},
 	}
 	for _, v := range variants {
 		list = append(list, check{"ranks land as planned: " + v.name, v.check})
 	}
-	return append(list,
+	list = append(list,
 		check{"more ranks than GPUs are refused", checkTooMany},
 		check{"one GPU under two names is refused", checkTwoNames},
 		check{"two ranks share a GPU where that is meant", checkShared},
@@ -66,12 +67,16 @@ func checks() []check {
 		check{"a GPU in use by a run is refused", checkBusyRun},
 		check{"two launches at once get no GPU in common", checkRace},
 		check{"one GPU each for two launches at once", checkSideBySide},
+		check{"an OOM beside somebody's process is told as such", checkOOMByOther},
 		check{"torch: muster finds the one that Python imports", checkTorchFound},
 		check{"torch: it takes what the allocator block becomes", checkAllocator},
 		check{"torch: a setting that it does not know", checkUnknownSetting},
 		check{"torch: NCCL starts in a rank's environment", checkNCCL},
-		check{"nothing is left and nothing was set", checkAfter},
 	)
+	for _, k := range oomKinds {
+		list = append(list, check{"torch: an OOM is told as " + k.class, checkOOM(k.name, k.class)})
+	}
+	return append(list, check{"nothing is left and nothing was set", checkAfter})
 }
 
 // checkAll makes one check after the other.

@@ -1,5 +1,6 @@
 // Command gpucheck proves on a machine with NVIDIA GPUs what stand-ins cannot: that muster
-// sees what is there, and that a rank lands on the GPU of its plan. It changes no setting of
+// sees what is there, that a rank lands on the GPU of its plan, and why its memory ran out.
+// It changes no setting of
 // a GPU, needs neither Go nor a C compiler nor a network where it runs, and ends within
 // minutes. What the tools said is kept, to become test data.
 //
@@ -22,8 +23,9 @@ const help = `usage: gpucheck [flags]
 
 Checks on this machine, with its real NVIDIA GPUs, what muster finds and where ranks
 land. Nothing of the GPUs is set or reset; each is used for seconds, with 64 MiB of its
-memory, for one check 2 GiB. GPUs that somebody uses are left alone, and the checks that
-need them are then said to be not possible.
+memory, for one check 2 GiB, and the first one for some seconds with all of it, for it is
+to run out. GPUs that somebody uses are left alone, and the checks that need them are then
+said to be not possible.
 
 To check a machine without Go, compiler or network, build elsewhere and copy one folder:
 
@@ -32,7 +34,8 @@ To check a machine without Go, compiler or network, build elsewhere and copy one
   scp -r bin/gpu-check HOST:
   ssh HOST gpu-check/gpucheck        and fetch HOST:gpu-check-out
 
-Where a Python has torch, what muster sets for it and for NCCL is tried too (-python).
+Where a Python has torch, what muster sets for it and for NCCL is tried too (-python), and
+whether muster tells the ways apart in which it runs out of memory.
 It needs nvidia-smi and the driver's libraries (libnvidia-ml.so.1, libcuda.so.1), a glibc
 of the last ten years, and a machine of the kind that it was built for (amd64, arm64).
 

@@ -16,7 +16,7 @@ import (
 // standInTorch makes what looks like a Python with torch 2.10: for muster, which reads
 // files, an environment whose interpreter the first line of a script names; for who runs
 // that, a shell, which answers as the scripts here would.
-func standInTorch(dir, name, allocator, nccl string) (python string, err error) {
+func standInTorch(dir, name, allocator, nccl, capacity string) (python string, err error) {
 	shell, err := os.ReadFile("/bin/sh")
 	if err != nil {
 		return "", err
@@ -39,8 +39,22 @@ case $1 in
   cudaworker -for 50ms >/dev/null || exit 1
   echo "node1:7:7 [0] NCCL INFO NCCL_BUFFSIZE set by environment to %s."
   echo '{"sum": 1.0, "world": 1}' ;;
+*/oom.py)
+  total=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits | head -n 1)
+  hold() { # requested, allocated and reserved, in hundredths of all; torch's words for it
+    requested=$((total * $1 / 100)) allocated=$((total * $2 / 100)) reserved=$((total * $3 / 100))
+    [ $reserved = 0 ] || cudaworker -bytes ${reserved}MiB -for 200ms >/dev/null || exit 2
+    echo '{"requested": '$((requested << 20))', "total": '$((total << 20))', "free": 0, "allocated": '$((allocated << 20))', "reserved": '$((reserved << 20))'}'
+    echo "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate $requested.00 MiB. GPU 0 has a total capacity of $total.00 MiB of which $((total - reserved)).00 MiB is free. Including non-PyTorch memory, this process has $reserved.00 MiB memory in use. Of the allocated memory $allocated.00 MiB is allocated by PyTorch, and $((reserved - allocated)).00 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation." >&2
+    exit 1
+  }
+  case $2 in
+  capacity) hold %[4]s ;;
+  fragmentation) hold 30 54 90 ;;
+  foreign) exec cudaworker -bytes $((total * 6 / 10))MiB ;;
+  esac ;;
 esac
-`, venv, allocator, nccl),
+`, venv, allocator, nccl, capacity),
 	} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return "", err
@@ -55,6 +69,10 @@ esac
 	return python, nil
 }
 
+// fullCapacity is what torch says of a device full of tensors, in hundredths of all:
+// requested, allocated, reserved.
+const fullCapacity = "14 87 87"
+
 // goodTorch knows what torch 2.10 does of the settings that are tried, and no more.
 const goodTorch = `case $PYTORCH_CUDA_ALLOC_CONF in
   *no_such_setting*) echo "ValueError: Unrecognized key 'no_such_setting' in CUDA allocator config" >&2; exit 1 ;;
@@ -65,7 +83,7 @@ func TestATorchThatStopsAtItsSettingsFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	python, err := standInTorch(dir, "strict", `echo "ValueError: Unrecognized key" >&2; exit 1`, "4")
+	python, err := standInTorch(dir, "strict", `echo "ValueError: Unrecognized key" >&2; exit 1`, "4", fullCapacity)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,5 +109,39 @@ func TestWithoutTorchItsChecksAreNotPossible(t *testing.T) {
 	nobody := session{options: options{python: "no-such-python", out: t.TempDir()}}
 	if err := nobody.findTorch(t.Context()); !errors.As(err, &cannot) || !strings.Contains(err.Error(), "there is no no-such-python") {
 		t.Errorf("%v", err)
+	}
+}
+
+// What is told of an OOM must be what torch knew, and of the kind that it is.
+func TestAnOOMOfAnotherKindOrSizeFails(t *testing.T) {
+	dir, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := gpus.L40S()
+	s.GPUs, s.NICs = s.GPUs[:1], nil
+	python, err := standInTorch(dir, "fragmented", goodTorch, "$NCCL_BUFFSIZE", "30 54 90")
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, exit, _ := checked(t, s, nil, "-python", python)
+	mustBe(t, results, map[string]string{"one GPU each": notPossible, "torch: an OOM is told as oom.capacity": failedCheck})
+	if r := results["torch: an OOM is told as oom.capacity"]; !strings.Contains(r.Why, "the class is oom.fragmentation, not oom.capacity") || exit != 1 {
+		t.Errorf("exit status %d, %+v", exit, r)
+	}
+	numbers := map[string]float64{"total": 80 << 30, "requested": 2 << 30, "allocated": 70 << 30, "unallocated": 1 << 30}
+	said := said{stdout: `localhost:0| {"requested": 2147483648, "total": 85899345920, "allocated": 75161927680, "reserved": 76235669504}`}
+	same := session{usable: []row{{Total: 80 << 10}}}
+	if err := same.sameOOM(told{Class: "oom.capacity", Numbers: numbers}, "oom.capacity", said); err != nil {
+		t.Error(err)
+	}
+	numbers["allocated"] = 50 << 30
+	delete(numbers, "requested")
+	other := session{usable: []row{{Total: 40 << 10}}}
+	err = other.sameOOM(told{Class: "oom.capacity", Numbers: numbers}, "oom.capacity", said)
+	for _, want := range []string{`"total" 81920 MiB, and nvidia-smi 40960 MiB`, `no number "requested"`, `"allocated" 51200 MiB, and torch 71680 MiB`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %s", err, want)
+		}
 	}
 }

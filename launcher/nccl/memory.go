@@ -34,6 +34,19 @@ func BufferCost(bufferSize uint64, channels, peers int) uint64 {
 	return uint64(channels) * uint64(peers) * (llBuffer + ll128Buffer + bufferSize)
 }
 
+// Buffers are what a communicator's buffers take of a GPU at least and at most, in bytes:
+// with a ring only, and with a tree on top of it. size is NCCL_BUFFSIZE and maxChannels the
+// limit that the user has set; 0 where nothing is set.
+func Buffers(size uint64, maxChannels int) (least, most uint64) {
+	if size == 0 {
+		size = DefaultBuffer
+	}
+	if maxChannels == 0 {
+		maxChannels = usualChannels
+	}
+	return BufferCost(size, maxChannels, fewestPeers), BufferCost(size, maxChannels, mostPeers)
+}
+
 // BufferNote says what a size of buffers costs a job: per communicator, and for those that
 // the job probably has: one of all ranks, and one for each kind of group, such as "tensor".
 // maxChannels is what the user has set as the limit, 0 where nothing is.
@@ -43,8 +56,8 @@ func BufferNote(size uint64, maxChannels int, groups []string) string {
 		channels, assumed = usualChannels, "with about"
 	}
 	cost := func(size uint64, communicators int) string {
-		n := uint64(communicators)
-		return fmt.Sprintf("%s to %s", gib(n*BufferCost(size, channels, fewestPeers)), gib(n*BufferCost(size, channels, mostPeers)))
+		least, most := Buffers(size, maxChannels)
+		return fmt.Sprintf("%s to %s", gib(uint64(communicators)*least), gib(uint64(communicators)*most))
 	}
 	note := fmt.Sprintf("buffers of %s: %s %d channels, each communicator takes %s of every GPU outside of PyTorch's pool",
 		mib(size), assumed, channels, cost(size, 1))

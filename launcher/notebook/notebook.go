@@ -25,6 +25,8 @@ type Page struct {
 	Kind    string    `json:"kind"` // of hosts: config.HostsLocal or config.HostsSSH
 	Started time.Time `json:"started"`
 	Hosts   []Host    `json:"hosts"` // the first is the head host
+	// Tasks is how many there are; 0: each rank is one. Which host does which the run tells.
+	Tasks int `json:"tasks,omitempty"`
 	// Lease is how long a part of the run may be silent.
 	Lease time.Duration `json:"lease,omitempty"`
 	// Outcome and Exit are set once the end is known here.
@@ -43,9 +45,23 @@ type Host struct {
 	Ranks     int    `json:"ranks"`
 }
 
-// HostOf returns which host has a rank, false if none has.
+// Named returns the host of that name.
+func (p Page) Named(name string) (Host, bool) {
+	for _, h := range p.Hosts {
+		if h.Name == name {
+			return h, true
+		}
+	}
+	return Host{}, false
+}
+
+// HostOf returns which host has a rank, false if none has, or if that is not settled before
+// it is started.
 func (p Page) HostOf(rank int) (Host, bool) {
 	for _, h := range p.Hosts {
+		if p.Tasks > 0 {
+			break
+		}
 		if h.FirstRank <= rank && rank < h.FirstRank+h.Ranks {
 			return h, true
 		}
@@ -53,8 +69,11 @@ func (p Page) HostOf(rank int) (Host, bool) {
 	return Host{}, false
 }
 
-// WorldSize is the number of ranks.
+// WorldSize is the number of ranks, or of tasks where there are some.
 func (p Page) WorldSize() int {
+	if p.Tasks > 0 {
+		return p.Tasks
+	}
 	n := 0
 	for _, h := range p.Hosts {
 		n += h.Ranks

@@ -17,6 +17,23 @@ type Evidence struct {
 	Kernel []string `json:"kernel,omitempty"`
 	Shm    *Space   `json:"shm,omitempty"`
 	Disk   *Space   `json:"disk,omitempty"` // of the run's folder
+	// Devices is what was seen of the host's devices; nil where nobody watches them.
+	Devices *Devices `json:"devices,omitempty"`
+}
+
+// Devices is what a host saw of its devices around a worker's death. What the driver
+// reported of them was told when it was heard: see DeviceEvent.
+type Devices struct {
+	Before *Sight `json:"before,omitempty"` // the last look that had ended when the worker did
+	// After is the first look after the death, made only where it looks as if a device had
+	// to do with it.
+	After   *Sight `json:"after,omitempty"`
+	NoAfter string `json:"no_after,omitempty"` // why that look is missing; "": it was not made
+	// ECC counts errors of memory that could not be corrected between the first and the last
+	// look of the attempt, by the GPU's UUID; GPUs that do not count are missing.
+	ECC map[string]uint64 `json:"ecc,omitempty"`
+	// Deaf says why no errors are heard from the driver; "": they are.
+	Deaf string `json:"deaf,omitempty"`
 }
 
 // OOM are counters of kills for want of memory, before the attempt and after the death, and

@@ -12,12 +12,15 @@ type News struct {
 	Reached  *Reached           `json:"reached,omitempty"`
 	Prepared *Prepared          `json:"prepared,omitempty"`
 	PortHeld *PortHeld          `json:"port_held,omitempty"`
+	Served   *Served            `json:"served,omitempty"`
+	MPSLost  *MPSLost           `json:"mps_lost,omitempty"`
 	Started  *Started           `json:"started,omitempty"`
 	Ended    *Ended             `json:"ended,omitempty"`
 	Warning  *Warning           `json:"warning,omitempty"`
 	Sight    *Sight             `json:"sight,omitempty"`
 	Opened   *Opened            `json:"opened,omitempty"`
 	Visited  *Visited           `json:"visited,omitempty"`
+	Device   *DeviceEvent       `json:"device,omitempty"`
 	Failing  *Failing           `json:"failing,omitempty"`
 	Finished *Finished          `json:"finished,omitempty"`
 }
@@ -57,6 +60,38 @@ type PortHeld struct {
 	Attempt int    `json:"attempt"`
 	Port    int    `json:"port,omitempty"`
 	Error   string `json:"error,omitempty"`
+}
+
+// Served answers Serve. Error is empty where all daemons answer and have their limits.
+type Served struct {
+	Number int    `json:"number"`
+	Error  string `json:"error,omitempty"`
+	// Tail is what the daemon that Error is about has said last, and Log where all of it is.
+	Tail []byte `json:"tail,omitempty"`
+	Log  string `json:"log,omitempty"`
+	// Folders are where the daemons are, by the device's UUID.
+	Folders map[string]MPSFolders `json:"folders,omitempty"`
+	// Warnings are what the user should know of them.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// MPSFolders are where a daemon of MPS has its sockets and its logs.
+type MPSFolders struct {
+	Pipe string `json:"pipe"`
+	Log  string `json:"log,omitempty"`
+	PID  int    `json:"pid,omitempty"`
+}
+
+// MPSLost says that ranks have lost their daemon or server of MPS, or their contexts to a
+// fault of one of them; the host has ended those ranks.
+type MPSLost struct {
+	Attempt int      `json:"attempt"`
+	Device  string   `json:"device"` // UUID
+	Fault   bool     `json:"fault,omitempty"`
+	Message string   `json:"message"`
+	Locals  []int    `json:"locals"`          // places on the host that share the server
+	Lines   []string `json:"lines,omitempty"` // the last of its logs
+	Log     string   `json:"log,omitempty"`   // where those are
 }
 
 // Started says that a worker runs.
@@ -111,6 +146,29 @@ type Sight struct {
 	Blind string `json:"blind,omitempty"`
 	// Error says why nothing was seen.
 	Error string `json:"error,omitempty"`
+	// MPS is what the daemons of MPS that serve the run tell, one for each device.
+	MPS []MPSSight `json:"mps,omitempty"`
+}
+
+// MPSSight is what a daemon of MPS tells.
+type MPSSight struct {
+	Device string `json:"device"` // UUID
+	// Clients are its clients, by pid, with their ranks: Nobodys for others.
+	Clients map[int]int `json:"clients,omitempty"`
+	Servers []int       `json:"servers,omitempty"`
+	// Error says why it tells nothing.
+	Error string `json:"error,omitempty"`
+}
+
+// DeviceEvent is what the driver has reported of a device of the host while an attempt ran.
+// It happened at the At of its News.
+type DeviceEvent struct {
+	Attempt int    `json:"attempt"`
+	Kind    string `json:"kind"`           // as plugins.Event has it
+	UUID    string `json:"uuid,omitempty"` // of the MIG instance, where it is about one
+	PCI     string `json:"pci,omitempty"`
+	Xid     int    `json:"xid,omitempty"`
+	Text    string `json:"text,omitempty"` // what the driver says beside it
 }
 
 // Nobodys is the rank of a process that is of no rank of the run.
@@ -126,6 +184,8 @@ type Held struct {
 	Bytes   *uint64 `json:"bytes,omitempty"`
 	User    string  `json:"user,omitempty"`
 	Command string  `json:"command,omitempty"`
+	// Serves is set for the server of a daemon of MPS that is the run's own.
+	Serves bool `json:"serves,omitempty"`
 }
 
 // Steady is the sight without what changes all the time: amounts of memory.

@@ -8,6 +8,7 @@ import (
 type Order struct {
 	Prepare  *Prepare  `json:"prepare,omitempty"`
 	HoldPort *HoldPort `json:"hold_port,omitempty"`
+	Serve    *Serve    `json:"serve,omitempty"`
 	Start    *Start    `json:"start,omitempty"`
 	Stop     *Stop     `json:"stop,omitempty"`
 	Signal   *Signal   `json:"signal,omitempty"`
@@ -41,6 +42,28 @@ type HoldPort struct {
 	Last    int `json:"last"`
 }
 
+// Serve has daemons of MPS run: those that do not run yet are started, the others are seen to
+// be well. Answered by Served.
+type Serve struct {
+	Number  int         `json:"number"` // that the answer has
+	Daemons []MPSDaemon `json:"daemons"`
+	Program string      `json:"program,omitempty"` // of the host, nvidia-cuda-mps-control
+	// Exclusive has the devices' compute mode set to exclusive process until the run's end.
+	Exclusive bool `json:"exclusive,omitempty"`
+}
+
+// MPSDaemon is a daemon of MPS for one device.
+type MPSDaemon struct {
+	Device string `json:"device"` // UUID
+	Name   string `json:"name"`   // as people call it: "GPU 0"
+	// Existing is the pipe directory of a daemon that is there already; "": one of the run's
+	// own, with these limits for every client. 0 is none.
+	Existing string  `json:"existing,omitempty"`
+	Threads  float64 `json:"threads,omitempty"` // per cent
+	Memory   uint64  `json:"memory,omitempty"`  // bytes
+	Locals   []int   `json:"locals"`            // its clients-to-be, by their places on the host
+}
+
 // Start starts the ranks of this host. Each is answered by Started or Ended.
 type Start struct {
 	Attempt int           `json:"attempt"`
@@ -51,8 +74,10 @@ type Start struct {
 	// Checkpoints is the folder whose newest file tells of progress, relative to the work
 	// folder or below ~/; "": none.
 	Checkpoints string `json:"checkpoints,omitempty"`
-	// Watch has the host tell who holds its devices, as long as the ranks run.
+	// Watch has the host tell who holds its devices, as long as ranks run.
 	Watch bool `json:"watch,omitempty"`
+	// Alone starts the ranks beside those that run: each has attempts of its own.
+	Alone bool `json:"alone,omitempty"`
 }
 
 // RankStart is one worker.
@@ -66,12 +91,13 @@ type RankStart struct {
 	Node     *int              `json:"node,omitempty"` // NUMA node whose memory it prefers
 }
 
-// Stop ends the workers of an attempt. Kill skips the grace. Each worker's end is
+// Stop ends workers: those of Ranks, or all. Kill skips the grace. Each worker's end is
 // reported by Ended.
 type Stop struct {
 	Attempt int    `json:"attempt"`
 	Kill    bool   `json:"kill,omitempty"`
 	Reason  string `json:"reason"`
+	Ranks   []int  `json:"ranks,omitempty"`
 }
 
 // Signal passes a signal on to the leader of each rank.

@@ -17,19 +17,20 @@ func (c *chooser) arrange(candidates []Device, n int) []Device {
 	if len(c.job.Placement.Groups) > 0 {
 		sizes = nil
 		for _, g := range c.job.Placement.Groups {
-			sizes = append(sizes, g.Size)
+			sizes = append(sizes, max(1, g.Size/c.job.RanksPerGPU()))
 		}
 	} else if n == len(candidates) {
 		return a.left
 	}
-	pieces := piecesOf(c.first, n, sizes[0])
+	first := c.first / c.job.RanksPerGPU() // counted in devices, as groups are here
+	pieces := piecesOf(first, n, sizes[0])
 	placed := make([][]Device, len(pieces))
 	for _, i := range largestFirst(pieces) { // a small one must not break what a large one needs
 		placed[i] = a.withinIsland(pieces[i])
 	}
 	for i, size := range pieces {
 		if placed[i] == nil {
-			placed[i] = a.anywhere(c.first+sum(pieces[:i]), size, sizes[1:])
+			placed[i] = a.anywhere(first+sum(pieces[:i]), size, sizes[1:])
 		}
 	}
 	return slices.Concat(placed...)

@@ -19,10 +19,7 @@ func (c *chooser) busy(d Device) string {
 		return fmt.Sprintf("muster's run %s holds it", run)
 	}
 	g := c.gpu(d)
-	total, used, reserved := g.Memory.Total, g.Memory.Used, g.Memory.Reserved
-	if d.IsInstance() {
-		total, used, reserved = instanceMemory(g, d)
-	}
+	total, used, reserved := memoryOf(g, d)
 	if free := c.job.Placement.MinFree; free > 0 && total != nil && used != nil {
 		if left := *total - min(*total, *used+orZero(reserved)); left < free {
 			return fmt.Sprintf("%s free of %s, less than min_free", bytesWord(left), bytesWord(*total))
@@ -54,11 +51,7 @@ func (c *chooser) noteUnknown(s share) {
 	var unknown []string
 	for _, d := range s.devices {
 		g := c.gpu(d)
-		used := g.Memory.Used
-		if d.IsInstance() {
-			_, used, _ = instanceMemory(g, d)
-		}
-		if used == nil && g.Processes == nil {
+		if _, used, _ := memoryOf(g, d); used == nil && g.Processes == nil {
 			unknown = append(unknown, d.String())
 		}
 	}
@@ -79,7 +72,12 @@ func (c *chooser) holder(p plugins.Process) string {
 	return words
 }
 
-func instanceMemory(g plugins.GPU, d Device) (total, used, reserved *uint64) {
+// memoryOf is the memory of a device in bytes: a GPU's, or that of its MIG instance; nil
+// where it is not told.
+func memoryOf(g plugins.GPU, d Device) (total, used, reserved *uint64) {
+	if !d.IsInstance() {
+		return g.Memory.Total, g.Memory.Used, g.Memory.Reserved
+	}
 	for _, m := range g.MIG.Instances {
 		if m.Index == d.MIG {
 			return m.Memory, m.Used, nil
@@ -139,11 +137,8 @@ func (p *Plan) Before(host int) []Before {
 			continue
 		}
 		g := p.facts[host].Devices.GPUs.GPUs[d.gpu]
-		b := Before{Device: d, Total: orZero(g.Memory.Total), Used: orZero(g.Memory.Used), PIDs: map[int]bool{}}
-		if d.IsInstance() {
-			total, used, _ := instanceMemory(g, d)
-			b.Total, b.Used = orZero(total), orZero(used)
-		}
+		total, used, _ := memoryOf(g, d)
+		b := Before{Device: d, Total: orZero(total), Used: orZero(used), PIDs: map[int]bool{}}
 		for _, process := range onDevice(g, d) {
 			b.PIDs[process.PID] = true
 		}

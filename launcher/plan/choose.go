@@ -78,6 +78,7 @@ func (c *chooser) choose() share {
 	}
 	if len(c.problems) == 0 {
 		c.checkSharing(s)
+		c.checkMPS(s)
 		c.checkSpread(s)
 		c.noteUnknown(s)
 	}
@@ -89,7 +90,8 @@ func (c *chooser) wanted() int {
 	if c.host.Devices.Kind == config.DevicesCount {
 		return c.host.Devices.Count
 	}
-	return c.host.PerHost
+	each := c.job.RanksPerGPU()
+	return (c.host.PerHost + each - 1) / each
 }
 
 // withoutDevices is a host without GPUs, or one whose GPUs do not answer.
@@ -99,7 +101,7 @@ func (c *chooser) withoutDevices() share {
 	if d != nil && d.None != "" {
 		why = d.None
 	}
-	asked := c.host.PerGPU || c.host.Devices.Kind == config.DevicesCount || c.host.Devices.Kind == config.DevicesList
+	asked := c.job.MPS != nil || c.host.PerGPU || c.host.Devices.Kind == config.DevicesCount || c.host.Devices.Kind == config.DevicesList
 	switch {
 	case d != nil && d.Expected != "":
 		c.refuse("devices_unknown", "%s should have GPUs (%s), but nothing can be known of them: %s; if the job uses none, write ranks { devices = \"none\" }",
@@ -138,14 +140,14 @@ func (c *chooser) listed(allowed []Device) share {
 		}
 		if why := unusable(c.gpu(device)); why != "" {
 			c.refuse("unusable_device", "%s: %s: %s %s", ref.Range, c.host.Name, device, why)
-		} else if why := c.busy(device); why != "" && !c.job.Placement.Shared {
+		} else if why := c.busy(device); why != "" && !c.job.WithOthers() {
 			c.warn("busy_device", "%s: %s, which the job file names, is busy: %s", c.host.Name, device, why)
 		}
 		chosen = append(chosen, device)
 	}
 	ranks := c.host.PerHost
 	if ranks == 0 {
-		ranks = len(chosen)
+		ranks = len(chosen) * c.job.RanksPerGPU()
 	}
 	return share{ranks: ranks, devices: chosen}
 }
@@ -168,13 +170,20 @@ func (c *chooser) all(allowed []Device, ordered bool) share {
 	c.warnMissing()
 	_, table, busy := c.idle(allowed)
 	if len(table) > 0 {
-		c.refuse("busy_device", "%s: all %s are asked for, one rank each, but not all can be had:\n%s\n  Name those to use, ranks { devices = [...] }, or their number%s",
-			c.host.Name, count(len(allowed), "GPU"), strings.Join(table, "\n"), c.minFreeHint("; ", busy))
+		c.refuse("busy_device", "%s: all %s are asked for, %s each, but not all can be had:\n%s\n  Name those to use, ranks { devices = [...] }, or their number%s",
+			c.host.Name, count(len(allowed), "GPU"), eachWords(c.job.RanksPerGPU()), strings.Join(table, "\n"), c.minFreeHint("; ", busy))
 	}
 	if !ordered {
 		allowed = c.arrange(allowed, len(allowed))
 	}
-	return share{ranks: len(allowed), devices: allowed, claimed: !c.job.Placement.Shared}
+	return share{ranks: len(allowed) * c.job.RanksPerGPU(), devices: allowed, claimed: !c.job.WithOthers()}
+}
+
+func eachWords(ranks int) string {
+	if ranks == 1 {
+		return "one rank"
+	}
+	return count(ranks, "rank")
 }
 
 // warnMissing tells of GPUs that are on the bus and that the driver does not show: the job
@@ -198,7 +207,7 @@ func (c *chooser) minFreeHint(before string, busy int) string {
 // some are as many idle devices as are asked for.
 func (c *chooser) some(allowed []Device, ordered bool) share {
 	n := c.wanted()
-	ranks := n
+	ranks := n * c.job.RanksPerGPU()
 	if c.host.PerHost > 0 {
 		ranks = c.host.PerHost
 	}
@@ -207,7 +216,7 @@ func (c *chooser) some(allowed []Device, ordered bool) share {
 		n = max(1, min(n, len(idle)))
 	}
 	asked := count(n, "rank")
-	if c.host.Devices.Kind == config.DevicesCount {
+	if c.host.Devices.Kind == config.DevicesCount || c.job.MPS != nil {
 		asked = count(n, "GPU")
 	}
 	switch {
@@ -227,7 +236,7 @@ func (c *chooser) some(allowed []Device, ordered bool) share {
 	default:
 		idle = c.arrange(idle, n)
 	}
-	return share{ranks: ranks, devices: idle, claimed: !c.job.Placement.Shared}
+	return share{ranks: ranks, devices: idle, claimed: !c.job.WithOthers()}
 }
 
 // idle are the devices that can be had, with a table of why the others cannot and how many
@@ -238,7 +247,7 @@ func (c *chooser) idle(allowed []Device) (idle []Device, table []string, busy in
 		switch {
 		case why != "":
 			table = append(table, fmt.Sprintf("  %s %s", d, why))
-		case use != "" && !c.job.Placement.Shared:
+		case use != "" && !c.job.WithOthers():
 			table = append(table, fmt.Sprintf("  %s is busy: %s", d, use))
 			busy++
 		default:
@@ -253,6 +262,9 @@ func (c *chooser) checkSharing(s share) {
 	if len(s.devices) == 0 || s.ranks <= len(s.devices) && !c.sharesOne(s) {
 		return
 	}
+	if c.job.MPS != nil {
+		return // whose clients are let in together, in exclusive mode too
+	}
 	if !c.job.Placement.Shared {
 		c.refuse("too_few_devices", "%s: %s asked, %s: two ranks never share a GPU unless shared = true",
 			c.host.Name, count(s.ranks, "rank"), count(len(s.devices), "device"))
@@ -260,9 +272,12 @@ func (c *chooser) checkSharing(s share) {
 	}
 	for _, d := range s.devices {
 		if isExclusive(c.gpu(d)) {
-			c.refuse("exclusive_device", "%s: %s is in compute mode exclusive process: a second rank on it would fail with \"busy or unavailable\"; use MPS, or as many ranks as GPUs", c.host.Name, d)
+			c.refuse("exclusive_device", "%s: %s is in compute mode exclusive process: a second rank on it would fail with \"busy or unavailable\"; use MPS (mps { ranks_per_gpu = %d }), or as many ranks as GPUs", c.host.Name, d, (s.ranks+len(s.devices)-1)/len(s.devices))
+			return
 		}
 	}
+	c.warn("time_slicing", "%s: %s on %s take turns: only one computes at a time, each costs a context of its own, and nothing keeps one from taking all the memory; mps { ranks_per_gpu = N } has them compute at once, with limits",
+		c.host.Name, count(s.ranks, "rank"), count(len(s.devices), "device"))
 }
 
 // checkSpread sees to it that a process that gets several devices can use them.

@@ -22,7 +22,7 @@ type Shared struct {
 }
 
 // numbered are variables that differ from rank to rank because they must.
-var numbered = []string{"RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "MUSTER_LOCAL_RANK", "MUSTER_DEVICE",
+var numbered = []string{"RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "MUSTER_RANK", "MUSTER_LOCAL_RANK", "MUSTER_DEVICE",
 	"JAX_LOCAL_DEVICE_IDS", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"}
 
 // Diff tells what differs between ranks' environments, less what must, and between hosts.

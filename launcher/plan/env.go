@@ -13,8 +13,11 @@ import (
 
 // Meeting is what is only known when an attempt starts: how the ranks find each other.
 type Meeting struct {
-	Run        string
-	Attempt    int
+	Run     string
+	Attempt int
+	// Task is the number of the task that the rank's place is taken by, in a plan that has
+	// tasks.
+	Task       int
 	MasterAddr string
 	MasterPort int
 	// Locals is each host's own address on its way to MasterAddr.
@@ -24,6 +27,8 @@ type Meeting struct {
 	Software []facts.Software
 	// InForce is what restarts have changed.
 	InForce restart.InForce
+	// MPS is where the daemons of each host's devices are, by UUID, once they run.
+	MPS []map[string]MPSFolders
 	// Environ is what each host's environment told once setup was done: see facts.Telling.
 	Environ []map[string]string
 }
@@ -61,7 +66,7 @@ func (p *Plan) Env(rank int, m Meeting) ([]Var, error) {
 	}
 	blocks, _ := p.ncclVars(r.Host, m, given)
 	merged, _ := p.allocatorVars(r.Host, m, given)
-	layers := [][]Var{p.defaults(r, m), p.derived(r.Host, m), blocks, given, merged, p.contract(r, m), p.devices(r, m), p.jax(r, m)}
+	layers := [][]Var{p.defaults(r, m), p.derived(r.Host, m), blocks, p.mpsShares(r), given, merged, p.contract(r, m), p.devices(r, m), p.jax(r, m), p.mpsFolders(r, m)}
 	byName := map[string]Var{}
 	for _, layer := range layers {
 		for _, v := range layer {
@@ -111,7 +116,7 @@ func looksSecret(name string) bool {
 // given is the job file's env.
 func (p *Plan) given(r Rank, m Meeting) ([]Var, error) {
 	scope := config.RankScope{
-		Global: r.Rank, Local: r.Local, WorldSize: p.WorldSize,
+		Global: p.number(r, m), Local: r.Local, WorldSize: p.World(),
 		HostName: p.Hosts[r.Host].Name, HostIndex: r.Host, HostEnv: p.environOf(r.Host, m),
 	}
 	if d := r.Device; d != nil {
@@ -128,30 +133,53 @@ func (p *Plan) given(r Rank, m Meeting) ([]Var, error) {
 	return given, nil
 }
 
-// contract is what training scripts know from torchrun. Nothing else sets these.
-func (p *Plan) contract(r Rank, m Meeting) []Var {
-	h := p.Hosts[r.Host]
-	set := func(name string, value any, source string) Var {
-		return Var{Name: name, Value: fmt.Sprint(value), Source: source}
+// number is what a worker is counted as: its rank, or its task.
+func (p *Plan) number(r Rank, m Meeting) int {
+	if len(p.Tasks) > 0 {
+		return m.Task
 	}
+	return r.Rank
+}
+
+// contract is what training scripts know from torchrun, and what muster adds. Nothing else
+// sets these. Independent ranks get muster's alone: a library that finds LOCAL_RANK or
+// WORLD_SIZE takes itself for a part of a larger job and waits for the others.
+func (p *Plan) contract(r Rank, m Meeting) []Var {
+	own := []Var{
+		contractVar("MUSTER_RUN", m.Run, "muster"),
+		contractVar("MUSTER_RANK", p.number(r, m), "muster"),
+		contractVar("MUSTER_WORLD_SIZE", p.World(), "muster"),
+		contractVar("MUSTER_LOCAL_RANK", r.Local, "muster"),
+		contractVar("MUSTER_ATTEMPT", m.Attempt, "muster"),
+	}
+	if p.Independent {
+		return own
+	}
+	return append(p.torchrun(r, m), own...)
+}
+
+func contractVar(name string, value any, source string) Var {
+	return Var{Name: name, Value: fmt.Sprint(value), Source: source}
+}
+
+func (p *Plan) torchrun(r Rank, m Meeting) []Var {
+	h := p.Hosts[r.Host]
 	return []Var{
-		set("RANK", r.Rank, contract),
+		contractVar("RANK", r.Rank, contract),
 		p.localRank(r),
-		set("WORLD_SIZE", p.WorldSize, contract),
-		set("LOCAL_WORLD_SIZE", h.Ranks, contract),
-		set("GROUP_RANK", r.Host, contract),
-		set("GROUP_WORLD_SIZE", len(p.Hosts), contract),
-		set("ROLE_RANK", r.Rank, contract),
-		set("ROLE_WORLD_SIZE", p.WorldSize, contract),
-		set("ROLE_NAME", "default", contract),
-		set("MASTER_ADDR", m.MasterAddr, "an address of "+p.Hosts[0].Name+" that every host reached"),
-		set("MASTER_PORT", m.MasterPort, "held for rank 0 on "+p.Hosts[0].Name),
-		set("TORCHELASTIC_RUN_ID", m.Run, contract),
-		set("TORCHELASTIC_RESTART_COUNT", m.Attempt, contract),
-		set("TORCHELASTIC_MAX_RESTARTS", p.maxRestarts(), contract),
-		set("TORCHELASTIC_USE_AGENT_STORE", "False", "rank 0 hosts the store itself"),
-		set("MUSTER_RUN", m.Run, "muster"),
-		set("MUSTER_LOCAL_RANK", r.Local, "muster"),
+		contractVar("WORLD_SIZE", p.WorldSize, contract),
+		contractVar("LOCAL_WORLD_SIZE", h.Ranks, contract),
+		contractVar("GROUP_RANK", r.Host, contract),
+		contractVar("GROUP_WORLD_SIZE", len(p.Hosts), contract),
+		contractVar("ROLE_RANK", r.Rank, contract),
+		contractVar("ROLE_WORLD_SIZE", p.WorldSize, contract),
+		contractVar("ROLE_NAME", "default", contract),
+		contractVar("MASTER_ADDR", m.MasterAddr, "an address of "+p.Hosts[0].Name+" that every host reached"),
+		contractVar("MASTER_PORT", m.MasterPort, "held for rank 0 on "+p.Hosts[0].Name),
+		contractVar("TORCHELASTIC_RUN_ID", m.Run, contract),
+		contractVar("TORCHELASTIC_RESTART_COUNT", m.Attempt, contract),
+		contractVar("TORCHELASTIC_MAX_RESTARTS", p.maxRestarts(), contract),
+		contractVar("TORCHELASTIC_USE_AGENT_STORE", "False", "rank 0 hosts the store itself"),
 	}
 }
 
@@ -161,8 +189,11 @@ func (p *Plan) defaults(r Rank, m Meeting) []Var {
 	vars := []Var{
 		{Name: "PYTHONUNBUFFERED", Value: "1", Source: "so that last words are not lost", Default: true},
 		{Name: "OMP_NUM_THREADS", Value: strconv.Itoa(threads), Source: why, Default: true},
-		{Name: "TORCH_NCCL_ASYNC_ERROR_HANDLING", Value: "1", Source: contract, Default: true},
 	}
+	if p.Independent {
+		return vars
+	}
+	vars = append(vars, Var{Name: "TORCH_NCCL_ASYNC_ERROR_HANDLING", Value: "1", Source: contract, Default: true})
 	if nic, why := p.socketInterface(r.Host, m); nic != "" {
 		vars = append(vars, Var{Name: "GLOO_SOCKET_IFNAME", Value: nic, Source: why, Default: true})
 		if p.Backend == "nccl" {

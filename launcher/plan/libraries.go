@@ -1,8 +1,10 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/allocator"
@@ -197,9 +199,13 @@ func (p *Plan) remedies(m Meeting) []*allocator.Settings {
 	return all
 }
 
-// CommandFor is the command of an attempt: the job's, with the words that restarts append.
+// CommandFor is the command of an attempt: the job's, with the task's words and those that
+// restarts append.
 func (p *Plan) CommandFor(m Meeting) []string {
 	command := p.Command
+	if len(p.Tasks) > 0 {
+		command = slices.Concat(command, p.Tasks[m.Task].Words)
+	}
 	for _, rule := range m.InForce.Rules {
 		command = slices.Concat(command, p.job.Restart.On[rule].Args)
 	}
@@ -356,20 +362,28 @@ func problemsOf(findings []nccl.Finding) []Problem {
 
 // bufferNote says what a chosen size of NCCL's buffers costs.
 func (p *Plan) bufferNote() []Problem {
-	setting, is := p.job.NCCL.Get("buffer_size")
-	if !is || p.Backend != "nccl" || p.WorldSize < 2 {
+	if _, is := p.job.NCCL.Get("buffer_size"); !is || p.Backend != "nccl" || p.WorldSize < 2 {
 		return nil
 	}
-	size, channels := uint64(0), 0
-	if _, err := fmt.Sscan(setting.Value, &size); err != nil {
-		return nil
-	}
-	if most, is := p.job.NCCL.Get("max_ctas"); is {
-		_, _ = fmt.Sscan(most.Value, &channels)
-	}
+	size, channels := p.bufferSettings()
 	var groups []string
 	for _, g := range p.job.Placement.Groups {
 		groups = append(groups, g.Name)
 	}
 	return []Problem{{Code: "nccl_buffers", Message: nccl.BufferNote(size, channels, groups)}}
+}
+
+// bufferSettings are the size of NCCL's buffers in bytes and the limit on its channels, as
+// the nccl block sets them; 0 where it does not.
+func (p *Plan) bufferSettings() (size uint64, channels int) {
+	return uint64(p.ncclNumber("buffer_size")), int(cmp.Or(p.ncclNumber("max_ctas"), p.ncclNumber("max_channels")))
+}
+
+func (p *Plan) ncclNumber(attr string) int64 {
+	setting, _ := p.job.NCCL.Get(attr)
+	n, err := strconv.ParseInt(setting.Value, 10, 64)
+	if err != nil {
+		return 0 // nothing is set
+	}
+	return n
 }

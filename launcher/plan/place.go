@@ -86,8 +86,13 @@ func (c *chooser) mustSeeOne(s share) (why string, must bool) {
 			return fmt.Sprintf("%s is in compute mode exclusive process: a rank that touches it before it has chosen its own (cuda:0) would keep its owner out", d), false
 		}
 	}
-	if s.ranks > len(s.devices) || c.sharesOne(s) {
+	switch {
+	case c.job.MPS != nil:
+		return "each GPU has an MPS daemon of its own, and a client sees the daemon's GPU only", true
+	case s.ranks > len(s.devices) || c.sharesOne(s):
 		return "ranks share devices, so LOCAL_RANK cannot be a device's number", true
+	case c.job.Independent && s.ranks > 1:
+		return "ranks that do not talk to each other have no use for each other's devices", false
 	}
 	return "", false
 }
@@ -145,7 +150,7 @@ func (p *Plan) missingGPUs(bare []bool) []Problem {
 
 // duplicates finds devices that two hosts claim: containers of one machine, say.
 func (p *Plan) duplicates() []Problem {
-	if p.job.Placement.Shared {
+	if p.job.WithOthers() {
 		return nil
 	}
 	owner := map[string]int{}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/memory"
 )
 
 // Plan is what an attempt of a job looks like, less what is only known when it
@@ -23,12 +24,19 @@ type Plan struct {
 	WorldSize int
 	Hosts     []Host
 	Ranks     []Rank
-	Groups    []Group // that the job file asks for
+	// Independent is set where ranks do not talk to each other.
+	Independent bool `json:",omitempty"`
+	// Tasks are taken one after the other by whichever rank's place is free; none: each rank
+	// is one.
+	Tasks  []config.Task `json:",omitempty"`
+	Groups []Group       // that the job file asks for
 	// Masters are the addresses that could serve as MASTER_ADDR, best first, and
 	// those that were passed over, with the reason.
 	Masters  []Master
 	Warnings []Problem // that do not keep the job from running
 	Notes    []Problem // what was found and heeded
+	// Memory is what the job is estimated to need of its GPUs, nil without a memory block.
+	Memory *memory.Estimate `json:",omitempty"`
 
 	job   *config.Job
 	facts []facts.Host
@@ -89,7 +97,7 @@ func Make(job *config.Job, hosts []facts.Host) (*Plan, []Problem) {
 	if problems := sameMachines(job, hosts); len(problems) > 0 {
 		return nil, problems
 	}
-	p := &Plan{Job: job.Name, Command: job.Command, job: job, facts: hosts}
+	p := &Plan{Job: job.Name, Command: job.Command, Independent: job.Independent, Tasks: job.Tasks, job: job, facts: hosts}
 	if problems := p.placeAll(); len(problems) > 0 {
 		return nil, problems
 	}
@@ -106,10 +114,38 @@ func Make(job *config.Job, hosts []facts.Host) (*Plan, []Problem) {
 		p.Warnings = append(p.Warnings, slow...)
 	}
 	p.Warnings = append(p.Warnings, p.LibraryProblems(Meeting{})...)
+	p.Warnings = append(p.Warnings, p.mpsProblems()...)
 	p.Warnings = append(p.Warnings, logouts(job, hosts)...)
+	p.Warnings = append(p.Warnings, p.estimateMemory()...)
 	p.Warnings = p.wanted(p.Warnings)
 	p.Notes = append(p.Notes, p.bufferNote()...)
+	p.Notes = append(p.Notes, p.idleNote()...)
+	p.Notes = append(p.Notes, p.memoryNotes()...)
 	return p, nil
+}
+
+// World is how many workers there are in all: the ranks, or the tasks where there are some.
+func (p *Plan) World() int {
+	if len(p.Tasks) > 0 {
+		return len(p.Tasks)
+	}
+	return p.WorldSize
+}
+
+// Unit is what one worker is, in a word.
+func (p *Plan) Unit() string {
+	if len(p.Tasks) > 0 {
+		return "task"
+	}
+	return "rank"
+}
+
+// idleNote tells of places for more workers than there are tasks.
+func (p *Plan) idleNote() []Problem {
+	if len(p.Tasks) == 0 || len(p.Tasks) >= p.WorldSize {
+		return nil
+	}
+	return []Problem{{Code: "idle_places", Message: fmt.Sprintf("there are %s for %d workers at a time: the rest stays idle", count(len(p.Tasks), "task"), p.WorldSize)}}
 }
 
 // wanted are problems without those that the job file wants not to be told.
@@ -196,7 +232,7 @@ func (p *Plan) HostVariables() []string { return p.job.HostEnvNames() }
 // Claims are the devices that a run takes on a host, by UUID, and whether it must be alone
 // on them.
 func (p *Plan) Claims(host int) (uuids []string, alone bool) {
-	if p.job.Placement.Shared {
+	if p.job.WithOthers() {
 		return nil, false
 	}
 	for _, d := range p.Hosts[host].Devices {

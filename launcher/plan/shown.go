@@ -20,8 +20,13 @@ func (p *Plan) devices(r Rank, m Meeting) []Var {
 	if why != "" {
 		why = "; by number, since " + why
 	}
+	shown := h.shown(r, names)
+	if p.job.MPS != nil && names == "index" { // a client counts in the daemon's list
+		number, _ := p.daemonNumber(r.Host, *r.Device)
+		shown, why = []string{strconv.Itoa(number)}, why+"; the number is its MPS daemon's for it"
+	}
 	vars := []Var{
-		{Name: h.variable, Value: strings.Join(h.shown(r, names), ","), Source: h.shownWhy(r) + why},
+		{Name: h.variable, Value: strings.Join(shown, ","), Source: h.shownWhy(r) + why},
 		{Name: "MUSTER_DEVICE", Value: r.Device.UUID, Source: fmt.Sprintf("%s, PCI %s", r.Device, r.Device.PCI)},
 	}
 	if h.variable == cudaVisible {

@@ -46,6 +46,37 @@ type Report struct {
 	// Placement is "proven" once every rank was seen on its GPU, "unproven" where that did
 	// not come about, and empty where no rank has one.
 	Placement string `json:"placement,omitempty"`
+	// MPS are the GPUs that ranks have shared by MPS.
+	MPS []MPSGPU `json:"mps,omitempty"`
+}
+
+// MPSGPU is a GPU, or a MIG device, that ranks share by CUDA's MPS.
+type MPSGPU struct {
+	Host    string    `json:"host"`
+	Name    string    `json:"name"` // "GPU 0"
+	UUID    string    `json:"uuid"`
+	Daemon  int       `json:"daemon_pid,omitempty"` // of the run's own
+	Servers []int     `json:"server_pids,omitempty"`
+	Ranks   []MPSRank `json:"ranks"`
+	Others  []int     `json:"other_clients,omitempty"` // pids that are of no rank
+}
+
+// MPSRank is a rank's share of such a GPU, and what was last seen of it. Sizes are bytes.
+type MPSRank struct {
+	Rank    int     `json:"rank"`
+	Client  int     `json:"client_pid,omitempty"`               // 0: it was not seen as a client
+	Threads float64 `json:"active_thread_percentage,omitempty"` // 0: no limit
+	Limit   uint64  `json:"pinned_memory_limit,omitempty"`      // 0: no limit
+	Memory  uint64  `json:"memory_used,omitempty"`
+	Peak    uint64  `json:"memory_peak,omitempty"`
+}
+
+// Unit is what a worker of the run is called: "rank", or "task".
+func (r *Report) Unit() string {
+	if len(r.Ranks) > 0 && r.Ranks[0].Task != nil {
+		return "task"
+	}
+	return "rank"
 }
 
 // Severities of findings.
@@ -129,13 +160,21 @@ type Attempt struct {
 	Changes  map[string]string `json:"changes"` // of the next attempt against this one
 }
 
-// Rank is a rank over all attempts.
+// Rank is a rank over all attempts, or a task.
 type Rank struct {
 	Rank int    `json:"rank"`
-	Host string `json:"host"`
-	GPU  *GPU   `json:"gpu"` // null: none
+	Host string `json:"host"` // "" of a task that was not started
+	GPU  *GPU   `json:"gpu"`  // null: none
 	Ends []End  `json:"ends"`
+	// Task are the words of the task, and Outcome what became of a rank that is of no others'
+	// concern: OK, Failed, Stopped or NotRun. Only of jobs whose ranks do not talk to each
+	// other.
+	Task    []string `json:"task,omitempty"`
+	Outcome string   `json:"outcome,omitempty"`
 }
+
+// NotRun is the outcome of a task that was never started.
+const NotRun = "not_run"
 
 // GPU is the device of a rank, by all its names.
 type GPU struct {
@@ -155,6 +194,13 @@ type End struct {
 	Log             string   `json:"log"`
 	Error           string   `json:"error,omitempty"` // why it could not be started, or what is not known
 	Left            []string `json:"left,omitempty"`
+	// Class, Message, Decision, Reason and Changes are as those of an Attempt; of ranks that
+	// do not talk to each other only, whose attempts are their own.
+	Class    string            `json:"class,omitempty"`
+	Message  string            `json:"message,omitempty"`
+	Decision string            `json:"decision,omitempty"`
+	Reason   string            `json:"reason,omitempty"`
+	Changes  map[string]string `json:"changes,omitempty"`
 }
 
 // Seconds turns a time into the form that reports use.

@@ -44,3 +44,16 @@ func MakeState(run, hostID string) (string, error) {
 	}
 	return dir, nil
 }
+
+// MPSLogs is the folder for the logs of a daemon of MPS, below a run's state folder.
+func MPSLogs(state, device string) string { return filepath.Join(state, "mps", device) }
+
+// Modes is the folder of notes about compute modes that runs have changed on the host with
+// this id.
+func Modes(hostID string) (string, error) {
+	home, err := Home()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(home, "modes", hostID), nil
+}

@@ -20,6 +20,7 @@ const (
 	ControlSocket = "control.sock"
 	SetupEnviron  = "setup.env"
 	PluginSockets = "p" // a folder, of a short name
+	MPSPipes      = "m" // the same, with one for each daemon of MPS
 )
 
 const socketsPrefix = "muster-run-"
@@ -94,6 +95,7 @@ func Remove(dir string) {
 		os.Remove(filepath.Join(dir, name))
 	}
 	os.RemoveAll(filepath.Join(dir, PluginSockets)) // sockets of plugins that were killed
+	os.RemoveAll(filepath.Join(dir, MPSPipes))      // of daemons that were
 	os.Remove(dir)
 }
 

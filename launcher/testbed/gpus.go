@@ -55,7 +55,7 @@ func (h *Host) SetGPUs(s *gpus.Scenario) error {
 	h.gpuMu.Lock()
 	defer h.gpuMu.Unlock()
 	if s == nil {
-		s = &gpus.Scenario{Name: "none", Init: gpus.InitDriverNotLoaded, NoLibrary: true, NoProgram: true}
+		s = &gpus.Scenario{Name: "none", Init: gpus.InitDriverNotLoaded, NoLibrary: true, NoProgram: true, NoMPS: true}
 	}
 	h.gpu.scenario = s.Clone()
 	if !h.running() {
@@ -67,6 +67,12 @@ func (h *Host) SetGPUs(s *gpus.Scenario) error {
 // RaiseXid lets the driver of the host report an error of a GPU.
 func (h *Host) RaiseXid(uuid string, xid uint64) error {
 	return h.Do(func() error { return gpus.RaiseXid(gpus.Folder, uuid, xid) })
+}
+
+// RaiseECC lets the driver of the host report an error of a GPU's memory, corrected or,
+// double, not.
+func (h *Host) RaiseECC(uuid string, double bool) error {
+	return h.Do(func() error { return gpus.RaiseECC(gpus.Folder, uuid, double) })
 }
 
 // bootGPUs gives a host that has just booted its GPUs.
@@ -116,7 +122,7 @@ func (h *Host) furnishGPUs() error {
 }
 
 // programFiles are the contents of files.
-type programFiles struct{ library, smi, worker []byte }
+type programFiles struct{ library, smi, worker, mpsControl, mpsServer []byte }
 
 func readPrograms(s *gpus.Scenario) (p programFiles, err error) {
 	built, err := gpus.Build()
@@ -129,7 +135,7 @@ func readPrograms(s *gpus.Scenario) (p programFiles, err error) {
 	for _, f := range []struct {
 		into *[]byte
 		path string
-	}{{&p.library, built.Library}, {&p.smi, built.NvidiaSMI}, {&p.worker, built.Worker}} {
+	}{{&p.library, built.Library}, {&p.smi, built.NvidiaSMI}, {&p.worker, built.Worker}, {&p.mpsControl, built.MPSControl}, {&p.mpsServer, built.MPSServer}} {
 		if *f.into, err = os.ReadFile(f.path); err != nil {
 			return p, err
 		}
@@ -149,6 +155,8 @@ func (p programFiles) install(s *gpus.Scenario) error {
 		{gpuLibrary, p.library, s.NoLibrary},
 		{filepath.Join(gpuPrograms, "nvidia-smi"), p.smi, s.NoProgram},
 		{filepath.Join(gpuPrograms, "cudaworker"), p.worker, false},
+		{filepath.Join(gpuPrograms, gpus.MPSControl), p.mpsControl, s.NoMPS},
+		{filepath.Join(gpuPrograms, gpus.MPSServer), p.mpsServer, s.NoMPS},
 	} {
 		there, err := os.ReadFile(f.path)
 		switch {
@@ -170,7 +178,8 @@ func (p programFiles) install(s *gpus.Scenario) error {
 
 // coverForGPUs covers what the host shares with the machine, so that files can be added:
 // folders of programs by overlays, those of the kernel by folders in memory which show
-// most of what was there. The machine's own PCI devices and NUMA nodes are out of sight.
+// most of what was there. The machine's own PCI devices and NUMA nodes are out of sight, and
+// the logs of MPS are the host's own.
 func coverForGPUs() error {
 	if err := os.MkdirAll(gpus.Folder, 0o755); err != nil {
 		return err
@@ -189,6 +198,7 @@ func coverForGPUs() error {
 		{"/sys/bus/pci", none, unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
 		{"/proc/driver", none, unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
 		{"/dev", func(name string) bool { return !strings.HasPrefix(name, "nvidia") && name != "infiniband" }, unix.MS_NOSUID},
+		{"/var/log", func(name string) bool { return name != "nvidia-mps" }, unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
 	} {
 		if err := cover(c.folder, c.keep, c.flags); err != nil {
 			return fmt.Errorf("cover %s: %w", c.folder, err)

@@ -186,6 +186,54 @@ func TestWorkersShowUpAsLongAsTheyLive(t *testing.T) {
 	}
 }
 
+func TestWorkersShareAGPUOfAHostThroughMPS(t *testing.T) {
+	s := gpus.L40S()
+	bed := testbed.New(t, testbed.Options{GPUs: s})
+	host, uuid := bed.Hosts[0], s.GPUs[3].UUID
+	run(t, host, "mkdir", "-m", "0700", "/tmp/pipe")
+	client := []string{"env", "CUDA_MPS_PIPE_DIRECTORY=/tmp/pipe"}
+	control := func(command string) string {
+		return strings.TrimSpace(run(t, host, append(client, "sh", "-c", "echo '"+command+"' | nvidia-cuda-mps-control")...))
+	}
+	run(t, host, "nvidia-smi", "-i", uuid, "-c", "EXCLUSIVE_PROCESS")
+	run(t, host, append(client, "CUDA_VISIBLE_DEVICES="+uuid, "nvidia-cuda-mps-control", "-d")...)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range 2 {
+		go func() { // ended with the host
+			_, _, _ = host.Run(ctx, append(client, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50", "cudaworker", "-bytes", "3GiB", "-for", "1m")...)
+		}()
+	}
+	await(t, "both clients' memory", func() bool {
+		return run(t, host, "nvidia-smi", "-i", "3", "--query-gpu=memory.used", "--format=csv,noheader") == "6174 MiB\n" // the server's, too
+	})
+	server := control("get_server_list")
+	if clients := strings.Fields(control("get_client_list " + server)); len(clients) != 2 {
+		t.Errorf("clients %v of server %q", clients, server)
+	}
+	said := run(t, host, "nvidia-smi", "-q", "-x", "-i", "3")
+	if strings.Count(said, "<type>M+C</type>") != 2 || strings.Count(said, "<type>C</type>") != 1 || !strings.Contains(said, "<pid>"+server+"</pid>") {
+		t.Errorf("processes:\n%s", said)
+	}
+	if out, err := try(t, host, "env", "LOCAL_RANK=3", "cudaworker"); err == nil || !strings.Contains(out+err.Error(), "busy or unavailable") {
+		t.Errorf("a process without MPS: %v, %s", err, out)
+	}
+	if said := run(t, host, "cat", "/var/log/nvidia-mps/control.log"); !strings.Contains(said, "NEW SERVER "+server+": Ready") {
+		t.Errorf("control.log:\n%s", said)
+	}
+	if text, _ := os.ReadFile("/var/log/nvidia-mps/control.log"); strings.Contains(string(text), "/tmp/pipe/control") {
+		t.Error("the machine has the host's log")
+	}
+	without := s.Clone()
+	without.NoMPS = true
+	if err := host.SetGPUs(without); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := try(t, host, "test", "-e", "/usr/bin/nvidia-cuda-mps-server"); err == nil {
+		t.Error("the server is installed")
+	}
+}
+
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)

@@ -37,6 +37,9 @@ var mayDiffer = map[string]string{
 	"CUDA_VISIBLE_DEVICES":           "the job asks for no device, and gets none to see",
 	"MUSTER_RUN":                     "muster's own",
 	"MUSTER_LOCAL_RANK":              "muster's own",
+	"MUSTER_RANK":                    "muster's own",
+	"MUSTER_WORLD_SIZE":              "muster's own",
+	"MUSTER_ATTEMPT":                 "muster's own",
 	"SSH_CONNECTION":                 "belongs to the login that the launcher was started from, not to the workers",
 	"SHLVL":                          "belongs to the shell that the launcher was started from",
 }

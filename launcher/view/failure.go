@@ -33,7 +33,9 @@ func failureScreen(st *stream, r *report.Report) []byte {
 	if strings.Contains(c.Tail, duplicateGPU) {
 		b.WriteString(deviceTable(r))
 	}
-	if line := consequences(r); line != "" {
+	if line := outcomes(r); line != "" {
+		fmt.Fprintf(&b, "  %s\n", line)
+	} else if line := consequences(r); line != "" {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
 	b.WriteString(advice(c))
@@ -138,6 +140,31 @@ func lastOf(text []byte, n int) []byte {
 		all[i] = clean(bytes.TrimRight(line, "\r"))
 	}
 	return bytes.Join(all, []byte("\n"))
+}
+
+// outcomes says in a line what became of ranks that do not talk to each other; "" of others.
+func outcomes(r *report.Report) string {
+	groups := map[string][]int{}
+	for _, rank := range r.Ranks {
+		if rank.Outcome == "" {
+			return ""
+		}
+		groups[rank.Outcome] = append(groups[rank.Outcome], rank.Rank)
+	}
+	var parts []string
+	for _, o := range []struct{ outcome, words string }{
+		{report.OK, "ended well"}, {report.Failed, "failed"}, {report.Stopped, "stopped"}, {report.NotRun, "not started"},
+	} {
+		ranks := groups[o.outcome]
+		switch {
+		case len(ranks) == 0:
+		case o.outcome == report.OK:
+			parts = append(parts, fmt.Sprintf("%d %s", len(ranks), o.words))
+		default:
+			parts = append(parts, fmt.Sprintf("%d %s (%s)", len(ranks), o.words, spans(ranks)))
+		}
+	}
+	return fmt.Sprintf("of %s: %s", count(len(r.Ranks), r.Unit()), strings.Join(parts, ", "))
 }
 
 // consequences says in a line what became of the other ranks.

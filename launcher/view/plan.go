@@ -13,8 +13,9 @@ import (
 // Plan writes a plan: a table of ranks, the groups with their links, and what to know.
 func Plan(s *Screen, p *plan.Plan) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s on %s\ncommand: %s\n\n", p.Job, count(p.WorldSize, "rank"), count(len(p.Hosts), "host"), commandLine(p.Command))
+	fmt.Fprintf(&b, "%s: %s on %s\ncommand: %s\n\n", p.Job, workers(p), count(len(p.Hosts), "host"), commandLine(p.Command))
 	rankTable(&b, p)
+	taskTable(&b, p)
 	b.WriteByte('\n')
 	for _, line := range groupLines(p) {
 		fmt.Fprintln(&b, line)
@@ -22,7 +23,13 @@ func Plan(s *Screen, p *plan.Plan) error {
 	for _, line := range visibilityLines(p) {
 		fmt.Fprintln(&b, line)
 	}
+	for _, line := range mpsLines(p) {
+		fmt.Fprintln(&b, line)
+	}
 	masterLines(&b, p)
+	if p.Memory != nil {
+		memoryLines(&b, p)
+	}
 	for _, n := range p.Notes {
 		if n.Code == "visibility" { // the line above says it once for all hosts
 			continue
@@ -45,14 +52,14 @@ func rankTable(w io.Writer, p *plan.Plan) {
 		withDevices = withDevices || len(h.Devices) > 0
 	}
 	if !withDevices {
-		fmt.Fprintln(t, "RANK\tHOST\tLOCAL RANK\tTHREADS\tNIC")
+		fmt.Fprintln(t, placeWord(p)+"\tHOST\tLOCAL RANK\tTHREADS\tNIC")
 		for _, r := range p.Ranks {
 			fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%s\n", r.Rank, p.Hosts[r.Host].Name, r.Local, p.Threads(r.Rank), dash(r.NIC))
 		}
 		_ = t.Flush() // into memory
 		return
 	}
-	fmt.Fprintln(t, "RANK\tHOST\tLOCAL RANK\tSEES IT AS\tGPU\tUUID\tPCI\tNUMA\tCPUS\tTHREADS\tNIC")
+	fmt.Fprintln(t, placeWord(p)+"\tHOST\tLOCAL RANK\tSEES IT AS\tGPU\tUUID\tPCI\tNUMA\tCPUS\tTHREADS\tNIC")
 	for _, r := range p.Ranks {
 		cells := []string{
 			strconv.Itoa(r.Rank), p.Hosts[r.Host].Name, strconv.Itoa(r.Local), "-", "-", "-", "-", "-", "any",
@@ -65,6 +72,27 @@ func rankTable(w io.Writer, p *plan.Plan) {
 			cells[7], cells[8] = strconv.Itoa(*r.Node), plan.Spans(r.CPUs)
 		}
 		fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	_ = t.Flush()
+}
+
+// placeWord is what a line of the table of ranks is: with tasks it has one after the other.
+func placeWord(p *plan.Plan) string {
+	if len(p.Tasks) > 0 {
+		return "PLACE"
+	}
+	return "RANK"
+}
+
+// taskTable shows a line for each task: the words that its worker is given.
+func taskTable(w io.Writer, p *plan.Plan) {
+	if len(p.Tasks) == 0 {
+		return
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nTASK\tWORDS\tFROM")
+	for i, task := range p.Tasks {
+		fmt.Fprintf(t, "%d\t%s\t%s\n", i, dash(commandLine(task.Words)), task.Source)
 	}
 	_ = t.Flush()
 }
@@ -179,6 +207,9 @@ func firstOf(names []string) string {
 }
 
 func masterLines(w io.Writer, p *plan.Plan) {
+	if p.Independent {
+		return
+	}
 	for i, m := range p.Masters {
 		switch {
 		case m.Passed != "":

@@ -51,7 +51,7 @@ func PlanEnv(s *Screen, e RankEnv) {
 
 func assignment(v plan.Var) string {
 	switch {
-	case knownAtStart[v.Name]:
+	case isKnownAtStart(v):
 		return v.Name + "=" + atStart
 	case v.Sensitive:
 		return v.Name + "=" + v.Shown()
@@ -77,7 +77,7 @@ func PlanEnvJSON(w io.Writer, e RankEnv) error {
 	_, setup := e.Plan.HostScript(r.Host)
 	out := rankEnvJSON{Version: 1, Job: e.Plan.Job, Rank: r.Rank, Host: e.Plan.Hosts[r.Host].Name, Setup: setup != "", Env: map[string]varJSON{}}
 	for _, v := range e.Vars {
-		if !knownAtStart[v.Name] {
+		if !isKnownAtStart(v) {
 			out.Env[v.Name] = varJSON{v.Shown(), v.Source}
 		}
 	}

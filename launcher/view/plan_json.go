@@ -3,6 +3,7 @@ package view
 import (
 	"io"
 
+	"github.com/muster-dev/muster/launcher/mps"
 	"github.com/muster-dev/muster/launcher/plan"
 )
 
@@ -13,9 +14,12 @@ type planJSON struct {
 	Backend   string         `json:"backend"`
 	Hosts     []planHostJSON `json:"hosts"`
 	Ranks     []planRankJSON `json:"ranks"`
+	Mode      string         `json:"mode,omitempty"`  // "independent": ranks do not talk to each other
+	Tasks     []planTaskJSON `json:"tasks,omitempty"` // that the ranks' places take one after the other
 	Groups    []groupJSON    `json:"groups"`
 	Warnings  []warningJSON  `json:"warnings"`
 	Notes     []warningJSON  `json:"notes"`
+	Memory    *memoryJSON    `json:"memory,omitempty"` // only with a memory block
 }
 
 type warningJSON struct {
@@ -26,12 +30,21 @@ type warningJSON struct {
 }
 
 type planHostJSON struct {
-	Name       string `json:"name"`
-	HostID     string `json:"host_id"`
-	FirstRank  int    `json:"first_rank"`
-	Ranks      int    `json:"ranks"`
-	Visibility string `json:"visibility,omitempty"`
-	Names      string `json:"device_names,omitempty"`
+	Name       string        `json:"name"`
+	HostID     string        `json:"host_id"`
+	FirstRank  int           `json:"first_rank"`
+	Ranks      int           `json:"ranks"`
+	Visibility string        `json:"visibility,omitempty"`
+	Names      string        `json:"device_names,omitempty"`
+	MPS        []planMPSJSON `json:"mps,omitempty"`
+}
+
+// planMPSJSON is a device whose ranks share it by MPS; limits are the most that one of them has.
+type planMPSJSON struct {
+	UUID    string  `json:"uuid"`
+	Ranks   []int   `json:"ranks"`
+	Threads float64 `json:"active_thread_percentage,omitempty"`
+	Memory  uint64  `json:"pinned_memory_limit,omitempty"` // bytes
 }
 
 type planRankJSON struct {
@@ -43,6 +56,12 @@ type planRankJSON struct {
 	NUMA      *int               `json:"numa"`
 	NIC       *string            `json:"nic"` // null: one host, or not known
 	Env       map[string]varJSON `json:"env"`
+}
+
+type planTaskJSON struct {
+	Task   int      `json:"task"`
+	Words  []string `json:"words"`
+	Source string   `json:"source"`
 }
 
 type planGPUJSON struct {
@@ -73,10 +92,17 @@ func PlanJSON(w io.Writer, p *plan.Plan) error {
 	out := planJSON{
 		Version: 1, Job: p.Job, WorldSize: p.WorldSize, Backend: p.Backend, Groups: []groupJSON{},
 		Warnings: problemsJSON(p.Warnings), Notes: problemsJSON(p.Notes),
+		Memory: memoryOf(p),
+	}
+	if p.Independent {
+		out.Mode = "independent"
+	}
+	for i, task := range p.Tasks {
+		out.Tasks = append(out.Tasks, planTaskJSON{i, append([]string{}, task.Words...), task.Source})
 	}
 	for i, h := range p.Hosts {
 		names, _ := p.Named(i)
-		out.Hosts = append(out.Hosts, planHostJSON{h.Name, h.ID, h.FirstRank, h.Ranks, h.Visibility, names})
+		out.Hosts = append(out.Hosts, planHostJSON{h.Name, h.ID, h.FirstRank, h.Ranks, h.Visibility, names, mpsJSON(p.MPS(i))})
 	}
 	for _, g := range p.Groups {
 		out.Groups = append(out.Groups, groupJSON{g.Name, [2]int{g.First, g.First + g.Size - 1}, string(g.Link), g.Pair, g.Fast()})
@@ -103,7 +129,7 @@ func rankJSON(p *plan.Plan, r plan.Rank) (planRankJSON, error) {
 	vars, err := p.Env(r.Rank, plan.Meeting{})
 	out := planRankJSON{Rank: r.Rank, LocalRank: r.Local, Host: p.Hosts[r.Host].Name, CPUs: r.CPUs, NUMA: r.Node, Env: map[string]varJSON{}}
 	for _, v := range vars {
-		if !knownAtStart[v.Name] {
+		if !isKnownAtStart(v) {
 			out.Env[v.Name] = varJSON{v.Shown(), v.Source}
 		}
 	}
@@ -117,6 +143,20 @@ func rankJSON(p *plan.Plan, r plan.Rank) (planRankJSON, error) {
 		}
 	}
 	return out, err
+}
+
+func mpsJSON(gpus []plan.MPSGPU) []planMPSJSON {
+	var all []planMPSJSON
+	for _, g := range gpus {
+		all = append(all, planMPSJSON{g.Device.UUID, g.Ranks, g.Threads, g.Memory})
+	}
+	return all
+}
+
+// isKnownAtStart reports whether a variable's value is made when the run starts. A daemon
+// that is there already has its folder before.
+func isKnownAtStart(v plan.Var) bool {
+	return knownAtStart[v.Name] || v.Value == "" && (v.Name == mps.PipeDirectory || v.Name == mps.LogDirectory)
 }
 
 var knownAtStart = map[string]bool{"MASTER_ADDR": true, "MASTER_PORT": true, "MUSTER_RUN": true, "TORCHELASTIC_RUN_ID": true, "JAX_COORDINATOR_ADDRESS": true}

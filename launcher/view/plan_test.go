@@ -27,6 +27,12 @@ func planOf(t *testing.T, ranks string) *plan.Plan { return planOn(t, ranks, two
 
 func planOn(t *testing.T, ranks string, hosts []facts.Host) *plan.Plan {
 	t.Helper()
+	return planWith(t, ranks, "", hosts)
+}
+
+// planWith is a plan of a job with another block.
+func planWith(t *testing.T, ranks, block string, hosts []facts.Host) *plan.Plan {
+	t.Helper()
 	job, diags := config.Source{Filename: "train.hcl", Text: []byte(`job "llama" {
   command = ["python", "train.py", "--data", "a b"]
   setup   = "source ~/venv/bin/activate"
@@ -37,6 +43,7 @@ func planOn(t *testing.T, ranks string, hosts []facts.Host) *plan.Plan {
   ranks {
 ` + ranks + `
   }
+` + block + `
 }`)}.Evaluate()
 	if diags.HasErrors() {
 		t.Fatal(diags)

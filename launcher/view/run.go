@@ -22,6 +22,7 @@ type Run struct {
 	ready    int // hosts whose setup is done
 	streams  map[streamKey]*lines
 	stopping *countdown
+	tasks    struct{ run, done, failed int }
 }
 
 type streamKey struct {
@@ -79,7 +80,7 @@ func (r *Run) Plan(p *plan.Plan) {
 		where = fmt.Sprintf("%d hosts, %s to %s", n, p.Hosts[0].Name, p.Hosts[n-1].Name)
 	}
 	r.screen.Status("")
-	r.Say(fmt.Sprintf("%s: %s on %s", p.Job, count(p.WorldSize, "rank"), where))
+	r.Say(fmt.Sprintf("%s: %s on %s", p.Job, workers(p), where))
 	for _, note := range p.Notes {
 		r.Say(note.Message)
 	}
@@ -87,6 +88,14 @@ func (r *Run) Plan(p *plan.Plan) {
 		r.Say(r.screen.err.paint("33", "warning: ") + warning.Message)
 	}
 	r.Phase("getting ready")
+}
+
+// workers says how many workers there are.
+func workers(p *plan.Plan) string {
+	if len(p.Tasks) == 0 {
+		return count(p.WorldSize, "rank")
+	}
+	return fmt.Sprintf("%s, %d at a time,", count(len(p.Tasks), "task"), min(len(p.Tasks), p.WorldSize))
 }
 
 func count(n int, what string) string {
@@ -114,14 +123,20 @@ func (r *Run) Event(e event.Event) {
 		r.found(e.Finding)
 	case event.Restarting:
 		r.endCountdown()
+		r.taskMoved(0, 0, -1)
 		r.Say(r.screen.err.paint("33", "attempt failed: ") + e.Message)
 	case event.Proven:
 		r.Say(e.Message)
 	case event.Warning, event.Lost:
 		r.Say(r.screen.err.paint("33", "warning: ") + e.Message)
+	case event.Started:
+		r.taskMoved(1, 0, 0)
 	case event.Ended:
 		if e.Failed {
 			r.Say(r.screen.err.paint("31", e.Message))
+			r.taskMoved(-1, 0, 1)
+		} else {
+			r.taskMoved(-1, 1, 0)
 		}
 	case event.Stopping:
 		r.stop(e)
@@ -129,6 +144,22 @@ func (r *Run) Event(e event.Event) {
 		r.endCountdown()
 		r.screen.Status("")
 	}
+}
+
+// taskMoved shows how many of the tasks are done.
+func (r *Run) taskMoved(run, done, failed int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.plan == nil || len(r.plan.Tasks) == 0 {
+		return
+	}
+	t := &r.tasks
+	t.run, t.done, t.failed = t.run+run, t.done+done, t.failed+failed
+	words := fmt.Sprintf("muster: %d of %d tasks done, %d run", t.done, len(r.plan.Tasks), t.run)
+	if t.failed > 0 {
+		words += fmt.Sprintf(", %d failed", t.failed)
+	}
+	r.screen.Status(words)
 }
 
 // found tells of a finding. What fails is told by the report, and what is only for the
@@ -256,7 +287,7 @@ func (r *Run) Report(rep *report.Report) {
 	r.screen.Status("")
 	st := &r.screen.err
 	if rep.Outcome == report.OK {
-		r.Say(st.paint("32", fmt.Sprintf("%s: all ranks ended well", rep.Run)))
+		r.Say(st.paint("32", fmt.Sprintf("%s: all %ss ended well", rep.Run, rep.Unit())))
 	} else {
 		r.screen.write(st, failureScreen(st, rep))
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -20,17 +21,32 @@ func Status(w io.Writer, page notebook.Page, s event.State, now time.Time) error
 		fmt.Fprintf(w, "%s\n", s.Message)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "RANK\tHOST\tSTATE\tPID\tSINCE")
+	unit := "RANK"
+	if page.Tasks > 0 {
+		unit = "TASK"
+	}
+	fmt.Fprintln(t, unit+"\tHOST\tSTATE\tPID\tSINCE")
 	for rank := range page.WorldSize() {
-		host, _ := page.HostOf(rank)
 		r, ok := s.Ranks[rank]
 		if !ok {
-			fmt.Fprintf(t, "%d\t%s\tnot started\t\t\n", rank, host.Name)
+			fmt.Fprintf(t, "%d\t%s\tnot started\t\t\n", rank, hostOfRank(page, rank, r))
 			continue
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", rank, host.Name, rankWord(r), pidWord(r), age(r.Since, now))
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", rank, hostOfRank(page, rank, r), rankWord(r), pidWord(r), age(r.Since, now))
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	mpsTable(w, sharedGPUs(s))
+	return nil
+}
+
+// hostOfRank is the name of a rank's host; a task has the one that it was started on.
+func hostOfRank(page notebook.Page, rank int, r event.RankState) string {
+	if host, settled := page.HostOf(rank); settled {
+		return host.Name
+	}
+	return dash(r.Host)
 }
 
 func stateWord(s event.State) string {
@@ -71,27 +87,31 @@ type statusJSON struct {
 	Attempt int              `json:"attempt"`
 	Exit    *int             `json:"exit"`
 	Ranks   []statusRankJSON `json:"ranks"`
+	MPS     []report.MPSGPU  `json:"mps,omitempty"`
 }
 
 type statusRankJSON struct {
-	Rank  int     `json:"rank"`
-	Host  string  `json:"host"`
-	State string  `json:"state"`
-	PID   int     `json:"pid,omitempty"`
-	Since float64 `json:"since,omitempty"`
-	Log   string  `json:"log,omitempty"`
+	Rank  int    `json:"rank"`
+	Host  string `json:"host"`
+	State string `json:"state"`
+	// Attempt is the rank's own where ranks do not talk to each other.
+	Attempt int     `json:"attempt"`
+	PID     int     `json:"pid,omitempty"`
+	Since   float64 `json:"since,omitempty"`
+	Log     string  `json:"log,omitempty"`
 }
 
 // StatusJSON writes where a run stands as one JSON object (version 1).
 func StatusJSON(w io.Writer, page notebook.Page, s event.State) error {
-	out := statusJSON{Version: 1, Run: page.Run, Job: page.Job, State: runState(page, s), Message: s.Message, Attempt: s.Attempt, Ranks: []statusRankJSON{}}
+	out := statusJSON{Version: 1, Run: page.Run, Job: page.Job, State: runState(page, s), Message: s.Message, Attempt: s.Attempt, Ranks: []statusRankJSON{}, MPS: sharedGPUs(s)}
 	if s.Report != nil {
 		out.Exit = &s.Report.Exit
 	}
 	for rank := range page.WorldSize() {
-		host, _ := page.HostOf(rank)
-		line := statusRankJSON{Rank: rank, Host: host.Name, State: "not started"}
-		if r, ok := s.Ranks[rank]; ok {
+		r, ok := s.Ranks[rank]
+		line := statusRankJSON{Rank: rank, Host: hostOfRank(page, rank, r), State: "not started"}
+		if ok {
+			line.Attempt = r.Attempt
 			line.State, line.PID, line.Since, line.Log = rankWord(r), r.PID, report.Seconds(r.Since), r.Log
 		}
 		out.Ranks = append(out.Ranks, line)
@@ -184,10 +204,13 @@ func RunsJSON(w io.Writer, runs []Listed) error {
 // Report writes a run's report as people read it.
 func Report(s *Screen, rep *report.Report) {
 	if rep.Outcome == report.OK {
-		s.write(&s.out, fmt.Appendf(nil, "%s: all %d ranks ended well\n", rep.Run, len(rep.Ranks)))
+		s.write(&s.out, fmt.Appendf(nil, "%s: all %s ended well\n", rep.Run, count(len(rep.Ranks), rep.Unit())))
 	} else {
 		s.write(&s.out, failureScreen(&s.out, rep))
 	}
+	var table strings.Builder
+	mpsTable(&table, rep.MPS)
+	s.write(&s.out, []byte(table.String()))
 	for _, warning := range rep.Warnings {
 		s.write(&s.out, fmt.Appendf(nil, "warning: %s\n", warning))
 	}

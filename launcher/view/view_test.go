@@ -203,7 +203,7 @@ func TestJSONContracts(t *testing.T) {
 		{"report.ranks", keys(t, rep, "ranks"), "ends gpu host rank"},
 		{"report.ranks.ends", keys(t, rep, "ranks", "ends"), "attempt exit log signal stopped_by_muster"},
 		{"status", keys(t, status), "attempt exit job message ranks run state version"},
-		{"status.ranks", keys(t, status, "ranks"), "host rank state"},
+		{"status.ranks", keys(t, status, "ranks"), "attempt host rank state"},
 	} {
 		if got := strings.Join(test.got, " "); got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)

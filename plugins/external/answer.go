@@ -28,7 +28,7 @@ const (
 // read decodes and checks an answer, and completes it: its source, and a reason for each
 // value that has none.
 func (p Program) read(data []byte) (*plugins.GPUs, error) {
-	g, err := decode(data)
+	g, err := decode[plugins.GPUs](data)
 	if err == nil {
 		err = Check(g)
 	}
@@ -43,15 +43,27 @@ func (p Program) read(data []byte) (*plugins.GPUs, error) {
 	return g, nil
 }
 
-func decode(data []byte) (*plugins.GPUs, error) {
+// readEvents decodes and checks what a watch has told.
+func (p Program) readEvents(data []byte) (*plugins.Events, error) {
+	e, err := decode[plugins.Events](data)
+	if err == nil {
+		err = checkEvents(e)
+	}
+	if err != nil {
+		return nil, p.fault(KindAnswer, err, "its answer makes no sense: %v", err)
+	}
+	return e, nil
+}
+
+func decode[T any](data []byte) (*T, error) {
 	if bytes.Count(data, []byte("{")) > maxObjects || bytes.Count(data, []byte("[")) > maxObjects || bytes.Count(data, []byte(",")) > maxElements {
 		return nil, fmt.Errorf("it has more elements than any machine has parts (%d bytes)", len(data))
 	}
 	if text := bytes.TrimSpace(data); len(text) == 0 || text[0] != '{' {
 		return nil, fmt.Errorf("not a JSON object: %s", quote(string(data[:min(len(data), longestQuote)])))
 	}
-	g := &plugins.GPUs{}
-	if err := json.Unmarshal(data, g); err != nil {
+	found := new(T)
+	if err := json.Unmarshal(data, found); err != nil {
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
 			from := max(0, min(int(syntax.Offset)-20, len(data)))
@@ -59,7 +71,7 @@ func decode(data []byte) (*plugins.GPUs, error) {
 		}
 		return nil, err
 	}
-	return g, nil
+	return found, nil
 }
 
 var (
@@ -97,6 +109,31 @@ func Check(g *plugins.GPUs) error {
 		return nil
 	}
 	return errors.New(strings.Join(texts, "; "))
+}
+
+// largestXid is more than any number of NVIDIA's driver.
+const largestXid = 99_999
+
+var kinds = []string{plugins.EventXid, plugins.EventSingleBit, plugins.EventDoubleBit, plugins.EventLost}
+
+// checkEvents takes out events of unknown kinds, and says what is inconsistent in others.
+func checkEvents(e *plugins.Events) error {
+	e.Events = slices.DeleteFunc(e.Events, func(e plugins.Event) bool { return !slices.Contains(kinds, e.Kind) })
+	for i, event := range e.Events {
+		pci, is := plugins.SysfsPCI(event.PCI)
+		switch {
+		case event.PCI != "" && (!is || pci != event.PCI):
+			return fmt.Errorf("events[%d]: pci %s is not as in sysfs, such as 0000:0f:00.0", i, quote(event.PCI))
+		case event.UUID != "" && !uuidForm.MatchString(event.UUID):
+			return fmt.Errorf("events[%d]: uuid %s has other signs than letters, digits and ._/:-", i, quote(event.UUID))
+		case event.Kind == plugins.EventXid && (event.Xid < 1 || event.Xid > largestXid):
+			return fmt.Errorf("events[%d]: xid %d is no number of NVIDIA's driver", i, event.Xid)
+		}
+	}
+	if text := controlIn(reflect.ValueOf(e)); text != "" {
+		return fmt.Errorf("a text has control characters: %s", quote(text))
+	}
+	return nil
 }
 
 func checkGPU(g *plugins.GPU, v plugins.Visibility) (wrong []error) {

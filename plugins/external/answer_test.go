@@ -53,10 +53,10 @@ func TestWhatIsInconsistentIsSaid(t *testing.T) {
 }
 
 func TestADecodedAnswerIsSmall(t *testing.T) {
-	if _, err := decode([]byte(`{"gpus":[` + strings.Repeat("{},", maxObjects) + "{}]}")); err == nil {
+	if _, err := decode[plugins.GPUs]([]byte(`{"gpus":[` + strings.Repeat("{},", maxObjects) + "{}]}")); err == nil {
 		t.Error("many objects are decoded")
 	}
-	if _, err := decode([]byte(`{"notes":[` + strings.Repeat(`"",`, maxElements+1) + `""]}`)); err == nil {
+	if _, err := decode[plugins.GPUs]([]byte(`{"notes":[` + strings.Repeat(`"",`, maxElements+1) + `""]}`)); err == nil {
 		t.Error("many texts are decoded")
 	}
 }
@@ -81,7 +81,7 @@ func TestWhoStartsAPluginByHandIsTold(t *testing.T) {
 	if code := byHand("rocm", prober("good"), []string{"/x", "probe"}, &out, &errs); code != 0 || errs.Len() > 0 {
 		t.Errorf("status %d: %s", code, &errs)
 	}
-	if g, err := decode(out.Bytes()); err != nil || len(g.GPUs) != 2 {
+	if g, err := decode[plugins.GPUs](out.Bytes()); err != nil || len(g.GPUs) != 2 {
 		t.Errorf("%v: %s", err, &out)
 	}
 	if code := byHand("rocm", prober("refuses"), []string{"/x", "probe"}, &out, &errs); code != 1 || !strings.Contains(errs.String(), "no driver") {

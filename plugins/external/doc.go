@@ -2,7 +2,8 @@
 // muster does not know, and muster's own where they must not be part of it (cgo). A
 // plugin's main calls Serve; muster's side is Prober, which starts the program, asks it
 // by gRPC over a unix socket with mutual TLS (hashicorp/go-plugin), and keeps it for the
-// next time. What is asked and answered is in pluginpb/plugin.proto; the structs of
+// next time. Who is to be told of errors of devices when they happen has a Prober of its
+// own watch, for that may wait. What is asked and answered is in pluginpb/plugin.proto; the structs of
 // package plugins are the contract.
 //
 // It refuses to know who is the parent of a plugin: that is a Starter's matter. Children

@@ -11,23 +11,24 @@ import (
 // Kind is a class of what can go wrong with a plugin.
 type Kind string
 
-// The kinds. After any of them but KindClosed the next Probe tries again.
+// The kinds. After any of them but KindClosed the next call tries again.
 const (
-	KindNotThere   Kind = "not_there"   // no such file
-	KindNotProgram Kind = "not_program" // a folder, not executable, built for another machine
-	KindChecksum   Kind = "checksum"    // not the program that the job file means
-	KindLoader     Kind = "loader"      // this system's libraries are too old for it, or missing
-	KindNotPlugin  Kind = "not_plugin"  // it is a program, but no plugin of muster
-	KindVersion    Kind = "version"     // it speaks another version of the protocol
-	KindExited     Kind = "exited"      // it ended instead of starting
-	KindSlow       Kind = "slow"        // it has not started within the limit, and was killed
-	KindCrashed    Kind = "crashed"     // it died when it was asked
-	KindHung       Kind = "hung"        // it has not answered within the limit, and was killed
-	KindStuck      Kind = "stuck"       // an earlier one was killed and is still there
-	KindAnswer     Kind = "answer"      // what it answers makes no sense
-	KindRefused    Kind = "refused"     // it says itself that it knows nothing
-	KindClosed     Kind = "closed"      // Close was called
-	KindFailed     Kind = "failed"      // anything else
+	KindNotThere    Kind = "not_there"   // no such file
+	KindNotProgram  Kind = "not_program" // a folder, not executable, built for another machine
+	KindChecksum    Kind = "checksum"    // not the program that the job file means
+	KindLoader      Kind = "loader"      // this system's libraries are too old for it, or missing
+	KindNotPlugin   Kind = "not_plugin"  // it is a program, but no plugin of muster
+	KindVersion     Kind = "version"     // it speaks another version of the protocol
+	KindExited      Kind = "exited"      // it ended instead of starting
+	KindSlow        Kind = "slow"        // it has not started within the limit, and was killed
+	KindCrashed     Kind = "crashed"     // it died when it was asked
+	KindHung        Kind = "hung"        // it has not answered within the limit, and was killed
+	KindStuck       Kind = "stuck"       // an earlier one was killed and is still there
+	KindAnswer      Kind = "answer"      // what it answers makes no sense
+	KindRefused     Kind = "refused"     // it says itself that it knows nothing
+	KindUnsupported Kind = "unsupported" // it cannot do what it was asked for
+	KindClosed      Kind = "closed"      // Close was called
+	KindFailed      Kind = "failed"      // anything else
 )
 
 // Error says what is wrong with a plugin and what to do.

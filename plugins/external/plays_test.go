@@ -57,6 +57,10 @@ func play(part string, args []string) {
 	case "answers-much":
 		n, _ := strconv.Atoi(args[1])
 		goplugin.Serve(serving(fixed(strings.Repeat(args[0], n))))
+	case "watches", "hangs-in-watch", "exits-in-watch", "refuses-to-watch":
+		Serve("played", &watcher{part: part})
+	case "tells":
+		goplugin.Serve(serving(fixed(args[0])))
 	case "host":
 		host(args)
 	default:
@@ -83,6 +87,10 @@ func (f fixed) Probe(context.Context, *pluginpb.ProbeRequest) (*pluginpb.ProbeRe
 	return &pluginpb.ProbeReply{Gpus: []byte(f)}, nil
 }
 
+func (f fixed) Watch(context.Context, *pluginpb.WatchRequest) (*pluginpb.WatchReply, error) {
+	return &pluginpb.WatchReply{Events: []byte(f)}, nil
+}
+
 type anyServer struct {
 	pluginpb.UnimplementedPluginServer
 	fixed
@@ -90,6 +98,37 @@ type anyServer struct {
 
 func (a anyServer) Probe(ctx context.Context, r *pluginpb.ProbeRequest) (*pluginpb.ProbeReply, error) {
 	return a.fixed.Probe(ctx, r)
+}
+
+func (a anyServer) Watch(ctx context.Context, r *pluginpb.WatchRequest) (*pluginpb.WatchReply, error) {
+	return a.fixed.Watch(ctx, r)
+}
+
+// watcher begins to watch at the first call, as all do, and then plays its part.
+type watcher struct {
+	part  string
+	calls int
+}
+
+func (w *watcher) Probe(context.Context) (*plugins.GPUs, error) { return pair(), nil }
+
+func (w *watcher) WatchEvents(_ context.Context, wait time.Duration) (*plugins.Events, error) {
+	if w.calls++; w.calls == 1 && w.part != "refuses-to-watch" {
+		return &plugins.Events{Events: []plugins.Event{}, Deaf: map[string]string{"GPU-b": "not supported by this GPU"}}, nil
+	}
+	switch w.part {
+	case "hangs-in-watch":
+		stay()
+	case "exits-in-watch":
+		fmt.Fprintln(os.Stderr, "cannot go on")
+		syscall.Kill(os.Getpid(), syscall.SIGABRT)
+		stay()
+	case "refuses-to-watch":
+		return nil, errors.New("the driver is too old for it")
+	}
+	return &plugins.Events{Events: []plugins.Event{
+		{Kind: plugins.EventXid, UUID: "GPU-a", PCI: "0000:0f:00.0", Xid: 79, At: 12.5, Text: wait.String()}, {Kind: "of-tomorrow"},
+	}}, nil
 }
 
 func serving(f fixed) *goplugin.ServeConfig {

@@ -25,7 +25,10 @@ type Prober struct {
 	closed bool
 }
 
-var _ plugins.GPUProber = (*Prober)(nil)
+var (
+	_ plugins.GPUProber    = (*Prober)(nil)
+	_ plugins.EventWatcher = (*Prober)(nil)
+)
 
 // New returns a Prober of a plugin whose processes s starts. Nothing is started yet.
 func New(p Program, s Starter) *Prober {
@@ -36,22 +39,56 @@ func New(p Program, s Starter) *Prober {
 // limits whoever waits, and is killed when it passes one. What is wrong is an *Error, or
 // ctx's cause.
 func (p *Prober) Probe(ctx context.Context) (*plugins.GPUs, error) {
+	return answerTo(ctx, p, question[*plugins.GPUs]{"Probe", p.program.ProbeLimit, func(ctx context.Context, plugin pluginpb.PluginClient) (*plugins.GPUs, error) {
+		reply, err := plugin.Probe(ctx, &pluginpb.ProbeRequest{})
+		if err != nil {
+			return nil, err
+		}
+		return p.program.read(reply.GetGpus())
+	}})
+}
+
+// watchMargin is how much longer than it was to wait a plugin may take for an answer.
+const watchMargin = 10 * time.Second
+
+// WatchEvents asks the plugin what the driver has reported; see plugins.EventWatcher. What
+// is wrong is an *Error, of KindUnsupported where the plugin cannot tell, or ctx's cause.
+// Somebody who has left without an answer has lost what it would have told.
+func (p *Prober) WatchEvents(ctx context.Context, wait time.Duration) (*plugins.Events, error) {
+	return answerTo(ctx, p, question[*plugins.Events]{"Watch", wait + watchMargin, func(ctx context.Context, plugin pluginpb.PluginClient) (*plugins.Events, error) {
+		reply, err := plugin.Watch(ctx, &pluginpb.WatchRequest{WaitMs: uint32(min(wait, longestWatch) / time.Millisecond)})
+		if err != nil {
+			return nil, err
+		}
+		return p.program.readEvents(reply.GetEvents())
+	}})
+}
+
+// question is one call of a plugin.
+type question[T any] struct {
+	call  string
+	limit time.Duration // for the answer
+	ask   func(ctx context.Context, plugin pluginpb.PluginClient) (T, error)
+}
+
+// answerTo has a plugin answer a question, by a new process where the last one died before.
+func answerTo[T any](ctx context.Context, p *Prober, q question[T]) (none T, err error) {
 	for {
 		s, err := p.session(ctx)
 		if err != nil {
-			return nil, err
+			return none, err
 		}
 		select {
 		case <-s.ready:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return none, context.Cause(ctx)
 		}
 		if s.err != nil {
-			return nil, s.err
+			return none, s.err
 		}
-		gpus, err := s.probe(ctx)
+		found, err := inTurn(ctx, s, q)
 		if err != errAgain {
-			return gpus, err
+			return found, err
 		}
 	}
 }
@@ -122,41 +159,41 @@ func (s *session) noMoreCalls() bool {
 }
 
 // answer is what came of one call.
-type answer struct {
-	gpus *plugins.GPUs
-	err  error
+type answer[T any] struct {
+	found T
+	err   error
 }
 
 // errAgain says that the session ended before it was this caller's turn.
 var errAgain = errors.New("again")
 
-// probe calls the plugin when it is this caller's turn. The call goes on when the caller
+// inTurn calls the plugin when it is this caller's turn. The call goes on when the caller
 // has left, so that a plugin that hangs is noticed.
-func (s *session) probe(ctx context.Context) (*plugins.GPUs, error) {
+func inTurn[T any](ctx context.Context, s *session, q question[T]) (none T, err error) {
 	if !s.begin() {
-		return nil, s.program.closed()
+		return none, s.program.closed()
 	}
 	select {
 	case s.turn <- struct{}{}:
 	case <-s.dying:
 		s.finish()
-		return nil, errAgain
+		return none, errAgain
 	case <-ctx.Done():
 		s.finish()
-		return nil, context.Cause(ctx)
+		return none, context.Cause(ctx)
 	}
-	answers := make(chan answer, 1)
+	answers := make(chan answer[T], 1)
 	go func() {
 		defer s.finish()
-		gpus, err := s.call()
+		found, err := call(s, q)
 		<-s.turn
-		answers <- answer{gpus, err}
+		answers <- answer[T]{found, err}
 	}()
 	select {
 	case a := <-answers:
-		return a.gpus, a.err
+		return a.found, a.err
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return none, context.Cause(ctx)
 	}
 }
 
@@ -177,34 +214,35 @@ func (s *session) finish() {
 	s.calls.Done()
 }
 
-func (s *session) call() (*plugins.GPUs, error) {
+func call[T any](s *session, q question[T]) (none T, err error) {
 	select {
 	case <-s.dying: // since before it was asked
-		return nil, errAgain
+		return none, errAgain
 	default:
 	}
 	// Not a deadline: the plugin would be told it, and end the call a moment before this end
 	// does, as if it refused.
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	defer cancel(nil)
-	defer time.AfterFunc(s.program.ProbeLimit, func() { cancel(errHung) }).Stop()
-	reply, err := s.plugin.Probe(ctx, &pluginpb.ProbeRequest{})
+	defer time.AfterFunc(q.limit, func() { cancel(errHung) }).Stop()
+	found, err := q.ask(ctx, s.plugin)
+	var known *Error
 	switch {
-	case err == nil:
-		return s.program.read(reply.GetGpus())
+	case err == nil || errors.As(err, &known):
+		return found, err
 	case context.Cause(s.ctx) == errClosed:
-		return nil, s.program.closed()
+		return none, s.program.closed()
 	case context.Cause(ctx) == errHung:
 		s.end(false)
-		return nil, s.fault(KindHung, nil, "it did not answer within %s, and was killed%s", s.program.ProbeLimit, s.leftover())
+		return none, s.fault(KindHung, nil, "it did not answer within %s, and was killed%s", q.limit, s.leftover())
 	default:
-		return nil, s.failed(err)
+		return none, s.failed(q.call, err)
 	}
 }
 
 // failed says what an error of a call means. Errors of the connection may come before the
 // end of the process is seen.
-func (s *session) failed(err error) error {
+func (s *session) failed(call string, err error) error {
 	told := status.Convert(err)
 	switch told.Code() {
 	case codes.Unavailable, codes.Canceled, codes.Internal:
@@ -219,6 +257,9 @@ func (s *session) failed(err error) error {
 	case codes.ResourceExhausted:
 		return s.program.fault(KindAnswer, err, "its answer is larger than %d MiB", maxReply>>20)
 	case codes.Unimplemented:
+		if call != "Probe" {
+			return s.program.fault(KindUnsupported, err, "it does not implement %s", call)
+		}
 		return s.program.fault(KindNotPlugin, err, "it does not implement Probe")
 	}
 	return s.program.fault(KindRefused, err, "it says: %s", cut(told.Message(), longestRefusal))

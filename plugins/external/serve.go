@@ -23,8 +23,12 @@ import (
 // also kill it at any time. The prober is asked once at a time; what it prints is kept
 // and shown in errors.
 //
+// Where the prober is a plugins.EventWatcher too, muster may have a second process of it
+// watch.
+//
 // Somebody who starts the program by hand is told what it is, and with "probe" as the last
-// argument gets once what muster would get.
+// argument gets once what muster would get; with "watch" what the driver reports within
+// some seconds.
 func Serve(name string, prober plugins.GPUProber) {
 	if os.Getenv(cookieKey) != cookieValue {
 		os.Exit(byHand(name, prober, os.Args, os.Stdout, os.Stderr))
@@ -55,6 +59,26 @@ func (s *server) Probe(ctx context.Context, _ *pluginpb.ProbeRequest) (*pluginpb
 	return &pluginpb.ProbeReply{Gpus: data}, nil
 }
 
+// longestWatch is how long a plugin waits for an event at most.
+const longestWatch = time.Minute
+
+// Watch answers with what the prober was told by the driver, where it is told anything.
+func (s *server) Watch(ctx context.Context, r *pluginpb.WatchRequest) (*pluginpb.WatchReply, error) {
+	watcher, is := s.prober.(plugins.EventWatcher)
+	if !is {
+		return nil, status.Error(codes.Unimplemented, s.name+" tells of no events")
+	}
+	events, err := watcher.WatchEvents(ctx, min(time.Duration(r.GetWaitMs())*time.Millisecond, longestWatch))
+	if err != nil {
+		return nil, status.Error(codes.Unknown, cut(err.Error(), longestRefusal))
+	}
+	data, err := json.Marshal(events)
+	if err != nil {
+		return nil, status.Error(codes.Unknown, cut(err.Error(), longestRefusal))
+	}
+	return &pluginpb.WatchReply{Events: data}, nil
+}
+
 func (s *server) look(ctx context.Context) ([]byte, error) {
 	gpus, err := s.prober.Probe(ctx)
 	if err != nil {
@@ -66,10 +90,25 @@ func (s *server) look(ctx context.Context) ([]byte, error) {
 // byHandLimit is how long a look by hand may take.
 const byHandLimit = time.Minute
 
+// watchByHand is how long somebody who tries the plugin has it watch.
+const watchByHand = 2 * time.Second
+
 // byHand is for somebody who tries the plugin, and returns the exit status.
 func byHand(name string, prober plugins.GPUProber, args []string, stdout, stderr io.Writer) int {
-	if len(args) < 2 || args[len(args)-1] != "probe" {
-		fmt.Fprintf(stderr, `This is %s, a plugin of muster: a program that muster starts to look at devices.
+	ctx, cancel := context.WithTimeout(context.Background(), byHandLimit)
+	defer cancel()
+	switch {
+	case len(args) > 1 && args[len(args)-1] == "probe":
+		gpus, err := prober.Probe(ctx)
+		if err != nil {
+			fmt.Fprintf(stderr, "%s: %v\n", name, err)
+			return 1
+		}
+		return show(name, gpus, stdout, stderr)
+	case len(args) > 1 && args[len(args)-1] == "watch":
+		return listen(ctx, name, prober, stdout, stderr)
+	}
+	fmt.Fprintf(stderr, `This is %s, a plugin of muster: a program that muster starts to look at devices.
 Name it in a job file:
 
   plugin %q {
@@ -77,18 +116,36 @@ Name it in a job file:
     sha256 = "..." # as sha256sum prints it
   }
 
-To see what it finds here, run it with "probe" as the last argument.
-`, name, name)
-		return 2
+To see what it finds here, run it with "probe" as the last argument; with "watch" it tells
+what the driver reports within %s.
+`, name, name, watchByHand)
+	return 2
+}
+
+// listen begins to watch, and prints what is reported then as muster gets it.
+func listen(ctx context.Context, name string, prober plugins.GPUProber, stdout, stderr io.Writer) int {
+	watcher, is := prober.(plugins.EventWatcher)
+	if !is {
+		fmt.Fprintf(stderr, "%s: it tells of no events\n", name)
+		return 1
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), byHandLimit)
-	defer cancel()
-	gpus, err := prober.Probe(ctx)
+	begun, err := watcher.WatchEvents(ctx, 0)
+	var heard *plugins.Events
+	if err == nil {
+		heard, err = watcher.WatchEvents(ctx, watchByHand)
+	}
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
 		return 1
 	}
-	return show(name, gpus, stdout, stderr)
+	begun.Events = append(begun.Events, heard.Events...)
+	data, err := json.MarshalIndent(begun, "", "  ")
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		return 1
+	}
+	fmt.Fprintf(stdout, "%s\n", data)
+	return 0
 }
 
 // show prints what was found as muster gets it, and what muster would say of it.

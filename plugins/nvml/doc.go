@@ -10,6 +10,9 @@
 // persistence mode and without another client the driver wakes the GPUs first, which
 // takes seconds.
 //
+// A watch for events keeps NVML initialised for as long as it lasts, and holds the devices
+// open with it; a Prober that watches is best asked for nothing else.
+//
 // A call of NVML may hang in the driver, and nothing in the process can end it. Whoever
 // probes does so in a process of its own and kills that.
 package nvml

@@ -24,6 +24,7 @@ type Prober struct {
 	folder string         // driverFolder
 	turn   chan struct{}  // holds one token while somebody probes
 	known  []identity     // of the last probe, by index
+	watch  *watch         // nil: nobody watches
 }
 
 var _ plugins.GPUProber = (*Prober)(nil)

@@ -124,6 +124,8 @@ const (
 	ForeignProcess = "foreign_process"
 	CrowdedGPU     = "crowded_gpu"
 	CannotSee      = "cannot_see"
+	NotMPSClient   = "not_mps_client"
+	MPSUnreachable = "mps_unreachable"
 )
 
 // All are the codes, in the order of reading: before the start GPUs, software, limits,
@@ -205,6 +207,8 @@ var All = []Code{
 	{Name: ChildOnGPU, Severity: Warn, When: After, Meaning: "a rank's child processes, such as data loaders, hold GPU memory of their own"},
 	{Name: ForeignProcess, Severity: Warn, When: After, Meaning: "somebody else's process has come to a GPU of the run"},
 	{Name: CrowdedGPU, Severity: Warn, When: After, Meaning: "more processes are on a GPU than the plan explains, where they cannot be told apart"},
+	{Name: NotMPSClient, Severity: Warn, When: After, Meaning: "a rank that should be a client of MPS is none, or of another daemon"},
+	{Name: MPSUnreachable, Severity: Warn, When: After, Meaning: "an MPS daemon of the run does not answer, so that new processes run without MPS"},
 	{Name: CannotSee, Severity: Info, Worst: Warn, When: After, Meaning: "whose processes are on GPUs cannot be seen"},
 
 	{Name: "busy_device", Severity: Warn, When: Planning, Meaning: "a GPU that the job file names is busy; see gpu_in_use"},
@@ -212,9 +216,20 @@ var All = []Code{
 	{Name: "group_size", Severity: Warn, When: Planning, Meaning: "ranks cannot be parted into groups of that size"},
 	{Name: "logout_kills", Severity: Warn, When: Planning, Meaning: "a logout would kill the run"},
 	{Name: "logout_removes_shm", Severity: Warn, When: Planning, Meaning: "a logout would delete the run's /dev/shm files"},
+	{Name: "memory_does_not_fit", Severity: Warn, When: Planning, Meaning: "ranks are estimated to need more memory than their GPUs have free"},
+	{Name: "memory_layout", Severity: Warn, When: Planning, Meaning: "the groups of ranks cannot be what the memory block's model is split over"},
 	{Name: "not_bound", Severity: Warn, When: Planning, Meaning: "ranks cannot be bound to CPUs near their GPUs"},
 	{Name: "slow_group", Severity: Warn, When: Planning, Meaning: "a group of ranks is not on fast links"},
 	{Name: "visibility", Severity: Warn, When: Planning, Meaning: "ranks may touch each other's GPUs"},
+
+	{Name: "mps_found", Severity: Warn, When: Planning, Meaning: "ranks become clients of an MPS daemon that nobody asked for, or of none though the host speaks of one"},
+	{Name: "mps_unknown", Severity: Warn, When: Planning, Meaning: "which GPUs another user's MPS daemon serves cannot be seen"},
+	{Name: "mps_nccl", Severity: Warn, When: Planning, Meaning: "ranks share a GPU by MPS, which NCCL refuses; see nccl_shared_gpu"},
+	{Name: "mps_daemons", Severity: Warn, When: Planning, Meaning: "NCCL is to join GPUs that have an MPS daemon each"},
+	{Name: "mps_group", Severity: Warn, When: Planning, Meaning: "a group of ranks has two on one GPU"},
+	{Name: "mps_memory", Severity: Warn, When: Planning, Meaning: "the memory limits of a GPU's ranks make more than it has"},
+	{Name: "mps_old", Severity: Warn, When: Planning, Meaning: "a GPU is from before Volta, where MPS protects clients from each other less"},
+	{Name: "time_slicing", Severity: Warn, When: Planning, Meaning: "ranks take turns on a GPU, without MPS"},
 
 	{Name: "nccl_found", Severity: Warn, When: Planning, Meaning: "the host sets a variable of NCCL's that the job file does not"},
 	{Name: "nccl_unknown", Severity: Warn, When: Planning, Meaning: "no NCCL reads a variable of this name"},

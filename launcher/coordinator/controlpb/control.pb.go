@@ -200,8 +200,9 @@ func (x *WatchEvent) GetEvent() []byte {
 type LogsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ranks         []int32                `protobuf:"varint,1,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`
-	From          map[int32]uint64       `protobuf:"bytes,2,rep,name=from,proto3" json:"from,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // first byte wanted of a rank's output; none: its start
-	Tail          bool                   `protobuf:"varint,3,opt,name=tail,proto3" json:"tail,omitempty"`                                                                            // begin with the last lines
+	From          map[int32]uint64       `protobuf:"bytes,2,rep,name=from,proto3" json:"from,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`       // first byte wanted of a rank's output; none: its start
+	Tail          bool                   `protobuf:"varint,3,opt,name=tail,proto3" json:"tail,omitempty"`                                                                                  // begin with the last lines
+	Attempt       map[int32]int32        `protobuf:"bytes,4,rep,name=attempt,proto3" json:"attempt,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // that from is of; a later attempt is wanted from its start
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -257,6 +258,13 @@ func (x *LogsRequest) GetTail() bool {
 	return false
 }
 
+func (x *LogsRequest) GetAttempt() map[int32]int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return nil
+}
+
 type LogChunk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -264,7 +272,8 @@ type LogChunk struct {
 	Lane          uint32                 `protobuf:"varint,3,opt,name=lane,proto3" json:"lane,omitempty"` // 0 stdout, 1 stderr
 	Offset        uint64                 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
 	Data          []byte                 `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`
-	End           bool                   `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"` // of the rank's output in this attempt
+	End           bool                   `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"`  // of the rank's output in this attempt
+	Host          string                 `protobuf:"bytes,7,opt,name=host,proto3" json:"host,omitempty"` // that a task was done on; "": as the plan has it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -341,11 +350,20 @@ func (x *LogChunk) GetEnd() bool {
 	return false
 }
 
+func (x *LogChunk) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
 type StopRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kill          bool                   `protobuf:"varint,1,opt,name=kill,proto3" json:"kill,omitempty"` // skip the grace
 	Exit          int32                  `protobuf:"varint,2,opt,name=exit,proto3" json:"exit,omitempty"` // the run's exit status, such as 130
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Drain         bool                   `protobuf:"varint,4,opt,name=drain,proto3" json:"drain,omitempty"`         // nothing more is started, and what runs ends by itself
+	Unstarted     bool                   `protobuf:"varint,5,opt,name=unstarted,proto3" json:"unstarted,omitempty"` // counts only as long as no worker was started
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -399,6 +417,20 @@ func (x *StopRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *StopRequest) GetDrain() bool {
+	if x != nil {
+		return x.Drain
+	}
+	return false
+}
+
+func (x *StopRequest) GetUnstarted() bool {
+	if x != nil {
+		return x.Unstarted
+	}
+	return false
 }
 
 type StopReply struct {
@@ -684,25 +716,32 @@ const file_control_proto_rawDesc = "" +
 	"\x04from\x18\x01 \x01(\x04R\x04from\"\"\n" +
 	"\n" +
 	"WatchEvent\x12\x14\n" +
-	"\x05event\x18\x01 \x01(\fR\x05event\"\xae\x01\n" +
+	"\x05event\x18\x01 \x01(\fR\x05event\"\xb1\x02\n" +
 	"\vLogsRequest\x12\x14\n" +
 	"\x05ranks\x18\x01 \x03(\x05R\x05ranks\x12<\n" +
 	"\x04from\x18\x02 \x03(\v2(.muster.control.v1.LogsRequest.FromEntryR\x04from\x12\x12\n" +
-	"\x04tail\x18\x03 \x01(\bR\x04tail\x1a7\n" +
+	"\x04tail\x18\x03 \x01(\bR\x04tail\x12E\n" +
+	"\aattempt\x18\x04 \x03(\v2+.muster.control.v1.LogsRequest.AttemptEntryR\aattempt\x1a7\n" +
 	"\tFromEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x8a\x01\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\x1a:\n" +
+	"\fAttemptEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\x9e\x01\n" +
 	"\bLogChunk\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x12\n" +
 	"\x04lane\x18\x03 \x01(\rR\x04lane\x12\x16\n" +
 	"\x06offset\x18\x04 \x01(\x04R\x06offset\x12\x12\n" +
 	"\x04data\x18\x05 \x01(\fR\x04data\x12\x10\n" +
-	"\x03end\x18\x06 \x01(\bR\x03end\"M\n" +
+	"\x03end\x18\x06 \x01(\bR\x03end\x12\x12\n" +
+	"\x04host\x18\a \x01(\tR\x04host\"\x81\x01\n" +
 	"\vStopRequest\x12\x12\n" +
 	"\x04kill\x18\x01 \x01(\bR\x04kill\x12\x12\n" +
 	"\x04exit\x18\x02 \x01(\x05R\x04exit\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\v\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05drain\x18\x04 \x01(\bR\x05drain\x12\x1c\n" +
+	"\tunstarted\x18\x05 \x01(\bR\tunstarted\"\v\n" +
 	"\tStopReply\"#\n" +
 	"\rSignalRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\r\n" +
@@ -733,7 +772,7 @@ func file_control_proto_rawDescGZIP() []byte {
 	return file_control_proto_rawDescData
 }
 
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_control_proto_goTypes = []any{
 	(*SubmitRequest)(nil),    // 0: muster.control.v1.SubmitRequest
 	(*SubmitReply)(nil),      // 1: muster.control.v1.SubmitReply
@@ -750,28 +789,30 @@ var file_control_proto_goTypes = []any{
 	(*HostEmptyRequest)(nil), // 12: muster.control.v1.HostEmptyRequest
 	(*HostEmptyReply)(nil),   // 13: muster.control.v1.HostEmptyReply
 	nil,                      // 14: muster.control.v1.LogsRequest.FromEntry
+	nil,                      // 15: muster.control.v1.LogsRequest.AttemptEntry
 }
 var file_control_proto_depIdxs = []int32{
 	14, // 0: muster.control.v1.LogsRequest.from:type_name -> muster.control.v1.LogsRequest.FromEntry
-	0,  // 1: muster.control.v1.Control.Submit:input_type -> muster.control.v1.SubmitRequest
-	2,  // 2: muster.control.v1.Control.Watch:input_type -> muster.control.v1.WatchRequest
-	4,  // 3: muster.control.v1.Control.Logs:input_type -> muster.control.v1.LogsRequest
-	6,  // 4: muster.control.v1.Control.Stop:input_type -> muster.control.v1.StopRequest
-	8,  // 5: muster.control.v1.Control.Signal:input_type -> muster.control.v1.SignalRequest
-	10, // 6: muster.control.v1.Control.Beat:input_type -> muster.control.v1.BeatRequest
-	12, // 7: muster.control.v1.Control.HostEmpty:input_type -> muster.control.v1.HostEmptyRequest
-	1,  // 8: muster.control.v1.Control.Submit:output_type -> muster.control.v1.SubmitReply
-	3,  // 9: muster.control.v1.Control.Watch:output_type -> muster.control.v1.WatchEvent
-	5,  // 10: muster.control.v1.Control.Logs:output_type -> muster.control.v1.LogChunk
-	7,  // 11: muster.control.v1.Control.Stop:output_type -> muster.control.v1.StopReply
-	9,  // 12: muster.control.v1.Control.Signal:output_type -> muster.control.v1.SignalReply
-	11, // 13: muster.control.v1.Control.Beat:output_type -> muster.control.v1.BeatReply
-	13, // 14: muster.control.v1.Control.HostEmpty:output_type -> muster.control.v1.HostEmptyReply
-	8,  // [8:15] is the sub-list for method output_type
-	1,  // [1:8] is the sub-list for method input_type
-	1,  // [1:1] is the sub-list for extension type_name
-	1,  // [1:1] is the sub-list for extension extendee
-	0,  // [0:1] is the sub-list for field type_name
+	15, // 1: muster.control.v1.LogsRequest.attempt:type_name -> muster.control.v1.LogsRequest.AttemptEntry
+	0,  // 2: muster.control.v1.Control.Submit:input_type -> muster.control.v1.SubmitRequest
+	2,  // 3: muster.control.v1.Control.Watch:input_type -> muster.control.v1.WatchRequest
+	4,  // 4: muster.control.v1.Control.Logs:input_type -> muster.control.v1.LogsRequest
+	6,  // 5: muster.control.v1.Control.Stop:input_type -> muster.control.v1.StopRequest
+	8,  // 6: muster.control.v1.Control.Signal:input_type -> muster.control.v1.SignalRequest
+	10, // 7: muster.control.v1.Control.Beat:input_type -> muster.control.v1.BeatRequest
+	12, // 8: muster.control.v1.Control.HostEmpty:input_type -> muster.control.v1.HostEmptyRequest
+	1,  // 9: muster.control.v1.Control.Submit:output_type -> muster.control.v1.SubmitReply
+	3,  // 10: muster.control.v1.Control.Watch:output_type -> muster.control.v1.WatchEvent
+	5,  // 11: muster.control.v1.Control.Logs:output_type -> muster.control.v1.LogChunk
+	7,  // 12: muster.control.v1.Control.Stop:output_type -> muster.control.v1.StopReply
+	9,  // 13: muster.control.v1.Control.Signal:output_type -> muster.control.v1.SignalReply
+	11, // 14: muster.control.v1.Control.Beat:output_type -> muster.control.v1.BeatReply
+	13, // 15: muster.control.v1.Control.HostEmpty:output_type -> muster.control.v1.HostEmptyReply
+	9,  // [9:16] is the sub-list for method output_type
+	2,  // [2:9] is the sub-list for method input_type
+	2,  // [2:2] is the sub-list for extension type_name
+	2,  // [2:2] is the sub-list for extension extendee
+	0,  // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -785,7 +826,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

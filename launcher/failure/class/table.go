@@ -28,6 +28,11 @@ const (
 	GPUBusy     = "gpu.busy"
 	GPUInit     = "gpu.init"
 
+	MPSLost  = "mps.lost"
+	MPSFault = "mps.fault"
+	MPSPeer  = "mps.peer"
+	MPSFull  = "mps.full"
+
 	DuplicateGPU      = "duplicate_gpu"
 	BadOrdinal        = "bad_ordinal"
 	PortInUse         = "port_in_use"
@@ -121,6 +126,15 @@ var Classes = []Class{
 		Advice: []string{"compute mode exclusive or prohibited, MIG without instances, or MPS without its server: nvidia-smi -q -d COMPUTE", "end what an earlier run has left on the GPU"}},
 	{Name: GPUInit, Meaning: "the driver or its library cannot be used here", Owner: Host, Restart: OtherHost,
 		Advice: []string{"nvidia-smi on the host says why; on HGX machines nvidia-fabricmanager must run", "check the driver's version against torch's CUDA"}},
+
+	{Name: MPSLost, Meaning: "the MPS daemon or server of a GPU has ended, and its clients with it", Owner: Environment, Restart: Yes,
+		Advice: []string{"its log says more: control.log and server.log", "ask who has ended it: dmesg tells whether the kernel did for want of memory"}},
+	{Name: MPSFault, Meaning: "a fatal GPU fault of one client of MPS ended all that shared the GPU", Owner: Program, Restart: Maybe, Symptom: true,
+		Advice: []string{"env = { CUDA_LAUNCH_BLOCKING = \"1\" } shows the call; run the rank alone (ranks_per_gpu = 1) to see whose fault it is"}},
+	{Name: MPSPeer, Meaning: "the MPS server ended the rank's contexts, or could not be reached any more", Owner: Environment, Restart: Yes, Consequence: true,
+		Advice: []string{"look at the ranks on the same GPU, and the logs of its MPS daemon"}},
+	{Name: MPSFull, Meaning: "the MPS server takes no more clients", Owner: Program, Restart: No,
+		Advice: []string{"fewer ranks_per_gpu; contexts count, not processes: data loaders should not touch CUDA", "a smaller CUDA_DEVICE_MAX_CONNECTIONS leaves room for more clients"}},
 
 	{Name: DuplicateGPU, Meaning: "two ranks of one communicator use the same GPU", Owner: Program, Restart: No,
 		Advice: []string{"torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"])) before anything uses CUDA", "no more ranks than GPUs: ranks { per_host = \"gpu\" }"}},

@@ -1,6 +1,7 @@
 package restart
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -320,7 +321,7 @@ func (d *decider) classes() string {
 
 func (d *decider) window() string {
 	if d.rules.Within <= 0 {
-		return "in this run"
+		return "in this " + cmp.Or(d.given.Of, "run")
 	}
 	return "within " + duration(d.rules.Within)
 }

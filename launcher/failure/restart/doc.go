@@ -103,6 +103,7 @@ type History struct {
 	Failed  Past   // the one that the decision is about
 	InForce InForce
 	Host    string // of the first cause; "" where it has none
+	Of      string // what is restarted, where that is not the whole run: "rank" or "task"
 	Torch   string // version of torch, "" where it is not known
 	// Expandable and MaxSplit are set where the job file has these allocator settings, and
 	// MPS where ranks run under it, which expandable segments were never tried with.

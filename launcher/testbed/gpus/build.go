@@ -22,6 +22,9 @@ type Programs struct {
 	Library   string // libnvidia-ml.so.1
 	NvidiaSMI string // nvidia-smi
 	Worker    string // cudaworker
+	// MPSControl and MPSServer are nvidia-cuda-mps-control and nvidia-cuda-mps-server, in one
+	// folder.
+	MPSControl, MPSServer string
 }
 
 // here is the import path of this package; the programs are below it.
@@ -45,7 +48,8 @@ func build() (Programs, error) {
 		return Programs{}, fmt.Errorf("gpus: %w", err)
 	}
 	defer unlock()
-	p := Programs{NvidiaSMI: filepath.Join(folder, "nvidia-smi"), Worker: filepath.Join(folder, "cudaworker")}
+	p := Programs{NvidiaSMI: filepath.Join(folder, "nvidia-smi"), Worker: filepath.Join(folder, "cudaworker"),
+		MPSControl: filepath.Join(folder, MPSControl), MPSServer: filepath.Join(folder, MPSServer)}
 	var libraryErr error
 	var both sync.WaitGroup
 	both.Go(func() { p.Library, libraryErr = buildLibrary(folder, nil) })
@@ -61,7 +65,8 @@ func build() (Programs, error) {
 // scenario lacks.
 func Library(s *Scenario) (path string, err error) {
 	built, err := Build()
-	if err != nil || len(s.Lacks) == 0 {
+	lacks := slices.DeleteFunc(slices.Clone(s.Lacks), func(name string) bool { return !strings.HasPrefix(name, "nvml") })
+	if err != nil || len(lacks) == 0 {
 		return built.Library, err
 	}
 	unlock, err := lock(filepath.Join(filepath.Dir(built.Library), "lock"))
@@ -69,7 +74,7 @@ func Library(s *Scenario) (path string, err error) {
 		return "", fmt.Errorf("gpus: %w", err)
 	}
 	defer unlock()
-	if path, err = buildLibrary(filepath.Dir(built.Library), s.Lacks); err != nil {
+	if path, err = buildLibrary(filepath.Dir(built.Library), lacks); err != nil {
 		return "", fmt.Errorf("gpus: %w", err)
 	}
 	return path, nil
@@ -103,8 +108,20 @@ func lock(path string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
+// LockState takes the one lock that the driver has, of the machine in a folder: who looks
+// what is held and takes some himself does so with it.
+func LockState(folder string) (unlock func(), err error) {
+	path := filepath.Join(folder, StateFolder, "lock")
+	unlock, err = lock(path)
+	if err == nil {
+		_ = os.Chmod(path, 0o666) // another user's it is already, if this fails
+	}
+	return unlock, err
+}
+
 func buildGo(folder string) error {
-	_, err := goCommand("build", "-trimpath", "-ldflags", "-s -w", "-o", folder+"/", here+"/cmd/nvidia-smi", here+"/cmd/cudaworker")
+	_, err := goCommand("build", "-trimpath", "-ldflags", "-s -w", "-o", folder+"/",
+		here+"/cmd/nvidia-smi", here+"/cmd/cudaworker", here+"/cmd/"+MPSControl, here+"/cmd/"+MPSServer)
 	return err
 }
 

@@ -5,6 +5,7 @@
 //   - cmd/nvidia-smi prints what the real program prints.
 //   - Tree gives the files of /sys, /proc and /dev.
 //   - cmd/cudaworker behaves as a CUDA process does towards devices.
+//   - cmd/nvidia-cuda-mps-control and cmd/nvidia-cuda-mps-server are MPS (package mps).
 //
 // All of them read the folder that $TESTBED_GPUS names, or Folder: Write puts the scenario
 // there, and a worker notes in its folder "state" what it holds (see Holding). Both the

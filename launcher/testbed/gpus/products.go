@@ -32,6 +32,7 @@ var (
 	a800  = product{"NVIDIA A800-SXM4-80GB", "0x20f3", threeD, "Ampere", "8.0", 81920, 631, 19490, 4, true, true, true, 0, 25000, false}
 	h100  = product{"NVIDIA H100 80GB HBM3", "0x2330", threeD, "Hopper", "9.0", 81559, 479, 66910, 5, true, true, true, 0, 26562, true}
 	h200  = product{"NVIDIA H200", "0x2335", threeD, "Hopper", "9.0", 143771, 615, 66910, 5, true, true, true, 0, 26562, true}
+	p100  = product{"Tesla P100-SXM2-16GB", "0x15f9", threeD, "Pascal", "6.0", 16384, 103, 10610, 3, false, true, false, 0, 0, false}
 	v100  = product{"Tesla V100-SXM2-32GB", "0x1db5", threeD, "Volta", "7.0", 32768, 264, 15670, 3, false, true, false, 0, 25781, false}
 	a40   = product{"NVIDIA A40", "0x2235", threeD, "Ampere", "8.6", 46068, 430, 37420, 4, false, true, true, 0, 14062, false}
 	a6000 = product{"NVIDIA RTX A6000", "0x2230", vga, "Ampere", "8.6", 49140, 451, 38710, 4, false, false, true, 1, 14062, false}

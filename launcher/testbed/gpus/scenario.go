@@ -20,6 +20,8 @@ type Scenario struct {
 	// NoLibrary and NoProgram say that libnvidia-ml.so.1 and nvidia-smi are not installed.
 	NoLibrary bool `json:"no_library,omitempty"`
 	NoProgram bool `json:"no_program,omitempty"`
+	// NoMPS says that nvidia-cuda-mps-control and nvidia-cuda-mps-server are not installed.
+	NoMPS bool `json:"no_mps,omitempty"`
 	// P2P is what keeps GPUs from reading each other's memory over PCIe, as nvidia-smi
 	// topo -p2p r has it: "" nothing, "CNS" the chipset, "GNS" the product.
 	P2P string `json:"p2p,omitempty"`
@@ -30,7 +32,7 @@ type Scenario struct {
 	Switches []PCIDevice `json:"switches"` // NVSwitches
 	Faults   []Fault     `json:"faults,omitempty"`
 	// Lacks are functions that the driver's library does not have, as old ones do not have
-	// those of newer drivers; see Library.
+	// those of newer drivers (see Library), and commands that its MPS does not know.
 	Lacks []string `json:"lacks,omitempty"`
 }
 
@@ -65,6 +67,8 @@ type GPU struct {
 	// PortSpeed is the speed of a port in each direction, in MB/s as nvidia-smi nvlink -s
 	// counts: 25000 of the A100's, 26562 of the H100's.
 	PortSpeed int `json:"port_speed,omitempty"`
+	// NoEvents is set where the driver tells no events of the product.
+	NoEvents bool `json:"no_events,omitempty"`
 }
 
 // Port is one NVLink port.
@@ -111,18 +115,24 @@ type NIC struct {
 	GUID   string `json:"guid"`             // "b8ce:f603:0001:0000"
 }
 
-// Fault makes a function of the library, or the program, fail, so that a test can see what
-// becomes of who called it. A hang ends after Seconds, 60 where none are given.
+// Fault makes a function of the library, or a program, fail, so that a test can see what
+// becomes of who called it. A hang ends after Seconds, 60 where none are given. What of MPS
+// can fail, package mps says.
 type Fault struct {
-	Function string `json:"function"`      // "nvmlDeviceGetMemoryInfo_v2", "*", or Program
+	Function string `json:"function"`      // "nvmlDeviceGetMemoryInfo_v2", "*", Program, or of MPSControl or MPSServer
 	GPU      *int   `json:"gpu,omitempty"` // nil: of any GPU
 	Do       string `json:"do"`            // "hang", "crash" (SIGSEGV), "error"
 	Seconds  int    `json:"seconds,omitempty"`
 	Error    int    `json:"error,omitempty"` // the code of "error", such as 999; the program's exit status
+	Says     string `json:"says,omitempty"`  // what a program of MPS says at an "error"
 }
 
-// Program is the Function of faults of nvidia-smi.
-const Program = "nvidia-smi"
+// The Function of faults of programs is, or begins with, their name.
+const (
+	Program    = "nvidia-smi"
+	MPSControl = "nvidia-cuda-mps-control"
+	MPSServer  = "nvidia-cuda-mps-server"
+)
 
 const (
 	// Variable names the folder in the environment, for unit tests.

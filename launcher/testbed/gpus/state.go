@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/muster-dev/muster/plugins"
 )
@@ -89,11 +90,26 @@ func StartTime(pid int) (uint64, error) {
 // RaiseXid lets the driver report an Xid error of a GPU: all who wait for events of it get
 // one.
 func RaiseXid(folder, uuid string, xid uint64) error {
-	text, err := json.Marshal(map[string]any{"uuid": uuid, "xid": xid})
+	return raise(folder, map[string]any{"uuid": uuid, "xid": xid})
+}
+
+// RaiseECC lets the driver report an error of a GPU's memory: one that was corrected, or,
+// double, one that could not be.
+func RaiseECC(folder, uuid string, double bool) error {
+	kind := "single_bit"
+	if double {
+		kind = "double_bit"
+	}
+	return raise(folder, map[string]any{"uuid": uuid, "ecc": kind})
+}
+
+// raise writes an event. Names are in the order of events.
+func raise(folder string, event map[string]any) error {
+	text, err := json.Marshal(event)
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Join(folder, StateFolder), ".event-")
+	f, err := os.CreateTemp(filepath.Join(folder, StateFolder), fmt.Sprintf(".event-%d-", time.Now().UnixNano()))
 	if err != nil {
 		return err
 	}

@@ -225,6 +225,12 @@ func TestNVMLTellsWhatHappens(t *testing.T) {
 	if uuid, _ := event.Device.GetUUID(); event.EventData != 79 || uuid != s.GPUs[1].UUID {
 		t.Errorf("event %d of %s", event.EventData, uuid)
 	}
+	if err := gpus.RaiseXid(folder, s.GPUs[0].UUID, 13); err != nil { // nobody has asked for it
+		t.Fatal(err)
+	}
+	if event, ret := set.Wait(20); ret != gonvml.ERROR_TIMEOUT {
+		t.Errorf("an event of another GPU: %+v, %v", event, ret)
+	}
 	// The machine changes under the handles.
 	s.GPUs[1].State = plugins.StateLost
 	if err := s.Write(folder); err != nil {
@@ -232,5 +238,51 @@ func TestNVMLTellsWhatHappens(t *testing.T) {
 	}
 	if _, ret := gpu.GetMemoryInfo(); ret != gonvml.ERROR_GPU_IS_LOST {
 		t.Errorf("a lost GPU answers %v", ret)
+	}
+	if _, ret := set.Wait(20); ret != gonvml.ERROR_GPU_IS_LOST {
+		t.Errorf("a set with a lost GPU says %v", ret)
+	}
+}
+
+// The prober as a whole over the library: new and old drivers, and GPUs that tell nothing.
+func TestTheProberHearsWhatIsRaised(t *testing.T) {
+	for name, lacks := range map[string][]string{"new driver": nil, "without nvmlEventSetWait_v2": {"nvmlEventSetWait_v2"}} {
+		t.Run(name, func(t *testing.T) {
+			s := gpus.L40S()
+			s.GPUs[3].NoEvents, s.Lacks = true, lacks
+			folder := machine(t, s)
+			library, err := gpus.Library(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := nvml.Open(library)
+			begun, err := p.WatchEvents(t.Context(), 0)
+			if err != nil || begun.Deaf[s.GPUs[3].UUID] != "not supported by this GPU" || len(begun.Deaf) != 1 {
+				t.Fatalf("%+v, %v", begun, err)
+			}
+			if err := errors.Join(gpus.RaiseXid(folder, s.GPUs[1].UUID, 48), gpus.RaiseECC(folder, s.GPUs[2].UUID, true), gpus.RaiseECC(folder, s.GPUs[0].UUID, false)); err != nil {
+				t.Fatal(err)
+			}
+			heard, err := p.WatchEvents(t.Context(), time.Minute)
+			if err != nil || len(heard.Events) != 3 {
+				t.Fatalf("%+v, %v", heard, err)
+			}
+			for i, want := range []plugins.Event{
+				{Kind: plugins.EventXid, Xid: 48, UUID: s.GPUs[1].UUID, PCI: s.GPUs[1].PCI}, {Kind: plugins.EventDoubleBit, UUID: s.GPUs[2].UUID, PCI: s.GPUs[2].PCI},
+				{Kind: plugins.EventSingleBit, UUID: s.GPUs[0].UUID, PCI: s.GPUs[0].PCI},
+			} {
+				got := heard.Events[i]
+				if got.At = 0; got != want {
+					t.Errorf("%+v, want %+v", got, want)
+				}
+			}
+			s.GPUs[0].State = plugins.StateLost
+			if err := s.Write(folder); err != nil {
+				t.Fatal(err)
+			}
+			if heard, err = p.WatchEvents(t.Context(), time.Minute); err != nil || len(heard.Events) != 1 || heard.Events[0].Kind != plugins.EventLost || heard.Events[0].UUID != s.GPUs[0].UUID {
+				t.Errorf("%+v, %v", heard, err)
+			}
+		})
 	}
 }

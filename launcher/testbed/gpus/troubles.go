@@ -98,6 +98,15 @@ func Exclusive() *Scenario {
 	return s
 }
 
+// Pascal is four P100 with a driver of their time: MPS has no address spaces for clients, room
+// for 16 contexts, and no limits of memory, which came with CUDA 11.5.
+func Pascal() *Scenario {
+	s := fourCards("pascal", p100)
+	s.Driver, s.CUDA = "470.82.01", "11.4"
+	s.Lacks = []string{"set_default_device_pinned_mem_limit", "get_default_device_pinned_mem_limit", "set_device_pinned_mem_limit", "get_device_pinned_mem_limit"}
+	return s
+}
+
 // Twins is two L40S whose UUIDs begin alike, so that a short prefix names both.
 func Twins() *Scenario {
 	s := L40S()
@@ -118,7 +127,7 @@ func NoDriver() *Scenario {
 // NoLibrary is four L40S on a machine where nothing of NVIDIA's is installed.
 func NoLibrary() *Scenario {
 	s := L40S()
-	s.Name, s.Init, s.NoLibrary, s.NoProgram = "no-library", InitDriverNotLoaded, true, true
+	s.Name, s.Init, s.NoLibrary, s.NoProgram, s.NoMPS = "no-library", InitDriverNotLoaded, true, true, true
 	return s
 }
 
@@ -133,7 +142,8 @@ var builtin = map[string]func() *Scenario{
 	"dgx-a100": DGXA100, "a800": A800, "dgx-h100": DGXH100, "h200": H200, "dgx1-v100": DGX1, "two-islands": TwoIslands,
 	"bridged-a40": BridgedPairs, "bridged-a6000": BridgedA6000, "l40s": L40S, "mixed": Mixed, "gpu-lost": Lost,
 	"needs-reset": NeedsReset, "worn": Worn, "retired-pages": RetiredPages, "mig": MIG, "busy": Busy, "exclusive": Exclusive,
-	"twins": Twins, "no-driver": NoDriver, "no-library": NoLibrary, "no-gpu": NoGPU,
+	"pascal": Pascal,
+	"twins":  Twins, "no-driver": NoDriver, "no-library": NoLibrary, "no-gpu": NoGPU,
 }
 
 // Names are those of the built-in scenarios.

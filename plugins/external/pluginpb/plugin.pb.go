@@ -126,6 +126,110 @@ func (x *ProbeReply) GetGpus() []byte {
 	return nil
 }
 
+type WatchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// wait_ms is how long to wait for an event, in milliseconds, at most 60000. A plugin
+	// that takes ten seconds longer is killed.
+	WaitMs        uint32 `protobuf:"varint,1,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRequest) Reset() {
+	*x = WatchRequest{}
+	mi := &file_plugin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRequest) ProtoMessage() {}
+
+func (x *WatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
+func (*WatchRequest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *WatchRequest) GetWaitMs() uint32 {
+	if x != nil {
+		return x.WaitMs
+	}
+	return 0
+}
+
+// WatchReply is at most 16 MiB.
+type WatchReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// events is a JSON object as the struct Events of muster's package plugins has it:
+	//
+	//	{"events": [{                            // in their order; [] says there was none
+	//	   "kind": "xid",                        // or "ecc_single_bit" (corrected),
+	//	                                         // "ecc_double_bit" (not), "lost"
+	//	   "uuid": "GPU-61a2b3c4d5e6f708",       // as Probe tells them
+	//	   "pci": "0000:0f:00.0",
+	//	   "xid": 79,                            // of NVIDIA's driver
+	//	   "text": "",                           // what the driver says beside it
+	//	   "at": 8123.25}],                      // seconds of CLOCK_BOOTTIME; 0: not known
+	//	 "deaf": {"GPU-...": "not supported"}}   // devices of which nothing is heard
+	//
+	// Kinds that muster does not know are passed over.
+	Events        []byte `protobuf:"bytes,1,opt,name=events,proto3" json:"events,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchReply) Reset() {
+	*x = WatchReply{}
+	mi := &file_plugin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchReply) ProtoMessage() {}
+
+func (x *WatchReply) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchReply.ProtoReflect.Descriptor instead.
+func (*WatchReply) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *WatchReply) GetEvents() []byte {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
 var File_plugin_proto protoreflect.FileDescriptor
 
 const file_plugin_proto_rawDesc = "" +
@@ -134,9 +238,15 @@ const file_plugin_proto_rawDesc = "" +
 	"\fProbeRequest\" \n" +
 	"\n" +
 	"ProbeReply\x12\x12\n" +
-	"\x04gpus\x18\x01 \x01(\fR\x04gpus2O\n" +
+	"\x04gpus\x18\x01 \x01(\fR\x04gpus\"'\n" +
+	"\fWatchRequest\x12\x17\n" +
+	"\await_ms\x18\x01 \x01(\rR\x06waitMs\"$\n" +
+	"\n" +
+	"WatchReply\x12\x16\n" +
+	"\x06events\x18\x01 \x01(\fR\x06events2\x96\x01\n" +
 	"\x06Plugin\x12E\n" +
-	"\x05Probe\x12\x1e.muster.plugin.v1.ProbeRequest\x1a\x1c.muster.plugin.v1.ProbeReplyB8Z6github.com/muster-dev/muster/plugins/external/pluginpbb\x06proto3"
+	"\x05Probe\x12\x1e.muster.plugin.v1.ProbeRequest\x1a\x1c.muster.plugin.v1.ProbeReply\x12E\n" +
+	"\x05Watch\x12\x1e.muster.plugin.v1.WatchRequest\x1a\x1c.muster.plugin.v1.WatchReplyB8Z6github.com/muster-dev/muster/plugins/external/pluginpbb\x06proto3"
 
 var (
 	file_plugin_proto_rawDescOnce sync.Once
@@ -150,16 +260,20 @@ func file_plugin_proto_rawDescGZIP() []byte {
 	return file_plugin_proto_rawDescData
 }
 
-var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_plugin_proto_goTypes = []any{
 	(*ProbeRequest)(nil), // 0: muster.plugin.v1.ProbeRequest
 	(*ProbeReply)(nil),   // 1: muster.plugin.v1.ProbeReply
+	(*WatchRequest)(nil), // 2: muster.plugin.v1.WatchRequest
+	(*WatchReply)(nil),   // 3: muster.plugin.v1.WatchReply
 }
 var file_plugin_proto_depIdxs = []int32{
 	0, // 0: muster.plugin.v1.Plugin.Probe:input_type -> muster.plugin.v1.ProbeRequest
-	1, // 1: muster.plugin.v1.Plugin.Probe:output_type -> muster.plugin.v1.ProbeReply
-	1, // [1:2] is the sub-list for method output_type
-	0, // [0:1] is the sub-list for method input_type
+	2, // 1: muster.plugin.v1.Plugin.Watch:input_type -> muster.plugin.v1.WatchRequest
+	1, // 2: muster.plugin.v1.Plugin.Probe:output_type -> muster.plugin.v1.ProbeReply
+	3, // 3: muster.plugin.v1.Plugin.Watch:output_type -> muster.plugin.v1.WatchReply
+	2, // [2:4] is the sub-list for method output_type
+	0, // [0:2] is the sub-list for method input_type
 	0, // [0:0] is the sub-list for extension type_name
 	0, // [0:0] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
@@ -176,7 +290,7 @@ func file_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_rawDesc), len(file_plugin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

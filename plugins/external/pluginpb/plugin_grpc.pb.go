@@ -20,6 +20,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Plugin_Probe_FullMethodName = "/muster.plugin.v1.Plugin/Probe"
+	Plugin_Watch_FullMethodName = "/muster.plugin.v1.Plugin/Watch"
 )
 
 // PluginClient is the client API for Plugin service.
@@ -36,6 +37,12 @@ type PluginClient interface {
 	// that nothing is known of them, and its text says why; one lost device is a device
 	// with a state, not an error.
 	Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeReply, error)
+	// Watch tells what errors of devices the driver has reported since the call before: as
+	// soon as there is one, and without any once it has waited in vain. The first call begins
+	// to watch and returns at once. A plugin without such news does not implement it
+	// (UNIMPLEMENTED). An error means that nobody watches any more; the next call begins
+	// anew. A process of the plugin that is asked to watch is asked for nothing else.
+	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (*WatchReply, error)
 }
 
 type pluginClient struct {
@@ -56,6 +63,16 @@ func (c *pluginClient) Probe(ctx context.Context, in *ProbeRequest, opts ...grpc
 	return out, nil
 }
 
+func (c *pluginClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (*WatchReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WatchReply)
+	err := c.cc.Invoke(ctx, Plugin_Watch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PluginServer is the server API for Plugin service.
 // All implementations must embed UnimplementedPluginServer
 // for forward compatibility.
@@ -70,6 +87,12 @@ type PluginServer interface {
 	// that nothing is known of them, and its text says why; one lost device is a device
 	// with a state, not an error.
 	Probe(context.Context, *ProbeRequest) (*ProbeReply, error)
+	// Watch tells what errors of devices the driver has reported since the call before: as
+	// soon as there is one, and without any once it has waited in vain. The first call begins
+	// to watch and returns at once. A plugin without such news does not implement it
+	// (UNIMPLEMENTED). An error means that nobody watches any more; the next call begins
+	// anew. A process of the plugin that is asked to watch is asked for nothing else.
+	Watch(context.Context, *WatchRequest) (*WatchReply, error)
 	mustEmbedUnimplementedPluginServer()
 }
 
@@ -82,6 +105,9 @@ type UnimplementedPluginServer struct{}
 
 func (UnimplementedPluginServer) Probe(context.Context, *ProbeRequest) (*ProbeReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Probe not implemented")
+}
+func (UnimplementedPluginServer) Watch(context.Context, *WatchRequest) (*WatchReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Watch not implemented")
 }
 func (UnimplementedPluginServer) mustEmbedUnimplementedPluginServer() {}
 func (UnimplementedPluginServer) testEmbeddedByValue()                {}
@@ -122,6 +148,24 @@ func _Plugin_Probe_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Plugin_Watch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WatchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PluginServer).Watch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Plugin_Watch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PluginServer).Watch(ctx, req.(*WatchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Plugin_ServiceDesc is the grpc.ServiceDesc for Plugin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -132,6 +176,10 @@ var Plugin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Probe",
 			Handler:    _Plugin_Probe_Handler,
+		},
+		{
+			MethodName: "Watch",
+			Handler:    _Plugin_Watch_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

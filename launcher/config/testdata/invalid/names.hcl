@@ -10,7 +10,7 @@ job "names" {                 # want: Missing required argument
   rollback {                  # want: Unsupported block type
     attempts = 3
   }
-  mode = "independent"        # want: Unsupported argument
+  speed = "independent"        # want: Unsupported argument
   stop "now" {                # want: Unexpected label
     grace = "1s"
   }

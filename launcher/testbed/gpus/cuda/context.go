@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/muster-dev/muster/launcher/testbed/gpus"
+	"github.com/muster-dev/muster/plugins"
 )
 
 // Words of PyTorch for what CUDA refuses. The first lines are cudaGetErrorString of
@@ -28,15 +28,25 @@ func FromEnvironment(s *gpus.Scenario) []Device {
 	return Visible(s, list, os.Getenv("CUDA_DEVICE_ORDER"))
 }
 
-// UsesMPS tells whether a control daemon of MPS serves this process's pipe directory.
-func UsesMPS() bool {
-	folder := os.Getenv("CUDA_MPS_PIPE_DIRECTORY")
-	if folder == "" {
-		return false
+// AmongFromEnvironment are those of an MPS server's devices that this process, its client,
+// sees: it counts as the server does, whatever its own CUDA_DEVICE_ORDER says.
+func AmongFromEnvironment(devices []Device) []Device {
+	if value, is := os.LookupEnv("CUDA_VISIBLE_DEVICES"); is {
+		return Among(devices, value)
 	}
-	_, err := os.Stat(filepath.Join(folder, "control"))
-	return err == nil
+	return devices
 }
+
+// Process is who opens a device.
+type Process struct {
+	Server int // the PID of the MPS server whose client it is; 0: of none
+	// Limit is how much memory of the device it may have in all, in bytes; 0: no limit.
+	Limit uint64
+}
+
+// mpsContext is what a context of a client takes of its limit: NVIDIA's document shows
+// 4072 MiB free of 4 GiB.
+const mpsContext = 24 << 20
 
 // Nth is the device that a rank takes.
 func Nth(visible []Device, n int) (Device, error) {
@@ -50,21 +60,31 @@ func Nth(visible []Device, n int) (Device, error) {
 	}
 }
 
-// Open says whether a process of this kind, which sees these devices, gets a context on one
-// of them and so much memory. In exclusive-process mode the first process has the device, and clients of MPS have it
-// together.
-func Open(s *gpus.Scenario, visible []Device, d Device, kind string, bytes uint64, held []gpus.Holding) error {
+// Open says whether a process, which sees these devices, gets a context on one of them and
+// so much memory. In exclusive-process mode the first process has the device, and clients
+// of MPS have it through their server.
+func Open(s *gpus.Scenario, visible []Device, d Device, p Process, bytes uint64, held []gpus.Holding) error {
 	g := &s.GPUs[d.GPU]
 	switch d.Mode {
 	case "prohibited":
 		return ErrBusy
 	case "exclusive_process":
-		for _, p := range g.Holders(held) {
-			if p.Kind != kind || kind != "mps" {
-				return ErrBusy
-			}
+		if slices.ContainsFunc(g.Holders(held), func(h plugins.Process) bool { return h.PID != p.Server && h.Kind != "mps" }) {
+			return ErrBusy
 		}
 	}
+	total, free := Memory(s, d, p, held)
+	if bytes > free {
+		return fmt.Errorf("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %.2f GiB. GPU %d has a total capacity of %.2f GiB of which %.2f GiB is free. See documentation for Memory Management",
+			gigabytes(bytes), ordinal(visible, d), gigabytes(total), gigabytes(free))
+	}
+	return nil
+}
+
+// Memory is what cudaMemGetInfo tells a process, in bytes. A limit shows in what is free,
+// not in the total.
+func Memory(s *gpus.Scenario, d Device, p Process, held []gpus.Holding) (total, free uint64) {
+	g := &s.GPUs[d.GPU]
 	total, used := d.Total, g.Used(held)
 	if d.MIG {
 		for i, mig := range g.MIG.Instances {
@@ -75,11 +95,11 @@ func Open(s *gpus.Scenario, visible []Device, d Device, kind string, bytes uint6
 	} else if g.Memory.Reserved != nil {
 		used += *g.Memory.Reserved
 	}
-	if free := total - min(total, used); bytes > free {
-		return fmt.Errorf("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %.2f GiB. GPU %d has a total capacity of %.2f GiB of which %.2f GiB is free. See documentation for Memory Management",
-			gigabytes(bytes), ordinal(visible, d), gigabytes(total), gigabytes(free))
+	free = total - min(total, used)
+	if p.Limit > 0 {
+		free = min(free, p.Limit-min(p.Limit, mpsContext))
 	}
-	return nil
+	return total, free
 }
 
 // ordinal is the number that a process has for a device: its place among those it sees.

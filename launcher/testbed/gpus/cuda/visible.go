@@ -47,6 +47,19 @@ func Visible(s *gpus.Scenario, list *string, order string) []Device {
 	}
 }
 
+// Among are those of the devices of an MPS server that its client sees with this value of
+// CUDA_VISIBLE_DEVICES: numbers are the server's.
+func Among(devices []Device, list string) []Device {
+	switch {
+	case strings.HasPrefix(list, "GPU-"):
+		return byPrefix(devices, list, "GPU-")
+	case strings.HasPrefix(list, "MIG-"):
+		return byPrefix(devices, list, "MIG-")
+	default:
+		return byIndex(devices, list)
+	}
+}
+
 // enumerate lists the GPUs that answer, in the order of the driver: PCI addresses, or the
 // fastest first, where equals keep their order. A GPU in MIG mode stands with its first MIG
 // device for itself, and not at all where it has none.

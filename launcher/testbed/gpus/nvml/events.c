@@ -3,10 +3,15 @@
 
 #include "standin.h"
 
+enum { MOST_GPUS = 64 };
+
 struct set {
   int known, room;
   char (*names)[64];
+  unsigned long long types[MOST_GPUS]; // that are registered, by GPU
 };
+
+static const unsigned long long all_types = nvmlEventTypeXidCriticalError | nvmlEventTypeSingleBitEccError | nvmlEventTypeDoubleBitEccError;
 
 static int is_known(struct set *s, const char *name) {
   for (int i = 0; i < s->known; i++)
@@ -44,20 +49,26 @@ nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t handle) {
   return NVML_SUCCESS;
 }
 
+static unsigned long long supported(int gpu) { return has("gpus.%d.no_events", gpu) ? 0 : all_types; }
+
 nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *types) {
   DEVICE;
   NEED(types);
-  *types = nvmlEventTypeXidCriticalError;
+  *types = supported(t.gpu);
   return NVML_SUCCESS;
 }
 
-// Events of all GPUs go to all sets: a test has few.
 nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t handle) {
   DEVICE;
-  NEED(handle.handle);
-  return types & ~(unsigned long long)nvmlEventTypeXidCriticalError ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
+  struct set *s = (struct set *)handle.handle;
+  NEED(s && t.gpu < MOST_GPUS);
+  if (types & ~supported(t.gpu)) return NVML_ERROR_NOT_SUPPORTED;
+  s->types[t.gpu] |= types;
+  return NVML_SUCCESS;
 }
 
+// next is the first event that was registered for and is not known. A set with a lost GPU
+// says so once nothing else is left to tell.
 static nvmlReturn_t next(struct set *s, nvmlEventData_t *data) {
   BEGIN;
   struct event *list;
@@ -66,11 +77,16 @@ static nvmlReturn_t next(struct set *s, nvmlEventData_t *data) {
   for (int i = 0; i < n && result != NVML_SUCCESS; i++) {
     if (is_known(s, list[i].name)) continue;
     know(s, list[i].name);
-    *data = (nvmlEventData_t){.device = handle_of(list[i].gpu, -1), .eventType = nvmlEventTypeXidCriticalError,
+    if (list[i].gpu >= MOST_GPUS || !(s->types[list[i].gpu] & list[i].type)) continue;
+    *data = (nvmlEventData_t){.device = handle_of(list[i].gpu, -1), .eventType = list[i].type,
                               .eventData = list[i].xid, .gpuInstanceId = 0xFFFFFFFF, .computeInstanceId = 0xFFFFFFFF};
     result = NVML_SUCCESS;
   }
   free(list);
+  for (int gpu = 0; gpu < gpu_count() && gpu < MOST_GPUS && result == NVML_ERROR_TIMEOUT; gpu++) {
+    const char *state = look("gpus.%d.state", gpu);
+    if (s->types[gpu] && state && !strcmp(state, "lost")) result = NVML_ERROR_GPU_IS_LOST;
+  }
   return result;
 }
 

@@ -35,7 +35,7 @@ const char *folder(void);
 struct event {
   char name[64];
   int gpu;
-  unsigned long long xid;
+  unsigned long long type, xid; // nvmlEventType...
 };
 int events(struct event **list); // to be freed
 

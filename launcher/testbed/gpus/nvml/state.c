@@ -158,6 +158,8 @@ int events(struct event **list) {
           copy(e->name, sizeof e->name, names[i]->d_name);
           e->gpu = h.gpu;
           e->xid = num(table_get(&t, "xid"));
+          const char *ecc = table_get(&t, "ecc");
+          e->type = !ecc ? nvmlEventTypeXidCriticalError : !strcmp(ecc, "double_bit") ? nvmlEventTypeDoubleBitEccError : nvmlEventTypeSingleBitEccError;
         }
       }
       free(text);

@@ -30,8 +30,9 @@ const (
 // machine is what is printed: the scenario and who holds memory now.
 type machine struct {
 	*gpus.Scenario
-	held []gpus.Holding
-	out  io.Writer
+	folder string
+	held   []gpus.Holding
+	out    io.Writer
 }
 
 // Run answers the arguments and returns the exit status.
@@ -54,7 +55,7 @@ func Run(folder string, args []string, out io.Writer) int {
 		fmt.Fprintln(out, err)
 		return exitOther
 	}
-	m := &machine{Scenario: s, held: held, out: out}
+	m := &machine{Scenario: s, folder: folder, held: held, out: out}
 	return m.run(args)
 }
 
@@ -119,6 +120,10 @@ func (m *machine) run(args []string) int {
 		return m.each(chosen, m.p2p)
 	case rest[0] == "nvlink" && len(rest) > 1 && (rest[1] == "-s" || rest[1] == "--status"):
 		return m.each(chosen, m.nvlink)
+	case rest[0] == "-c" && len(rest) == 2:
+		return m.setMode(chosen, rest[1])
+	case strings.HasPrefix(rest[0], "--compute-mode="):
+		return m.setMode(chosen, strings.TrimPrefix(rest[0], "--compute-mode="))
 	case strings.HasPrefix(rest[0], "--query-gpu="):
 		return m.queryGPU(chosen, strings.TrimPrefix(rest[0], "--query-gpu="), rest[1:])
 	case strings.HasPrefix(rest[0], "--query-compute-apps="):

@@ -1,6 +1,7 @@
 package smi
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -103,6 +104,29 @@ func TestQueriesAreTables(t *testing.T) {
 				t.Errorf("%q, want %q", said, test.want)
 			}
 		})
+	}
+}
+
+func TestTheComputeModeIsRootsToSet(t *testing.T) {
+	s, folder := gpus.L40S(), t.TempDir()
+	if err := s.Write(folder); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	status := Run(folder, []string{"-i", s.GPUs[2].UUID, "-c", "EXCLUSIVE_PROCESS"}, &out)
+	now, err := gpus.Read(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says, want, mode := "Set compute mode to EXCLUSIVE_PROCESS for GPU 00000000:CD:00.0.\nAll done.\n", 0, "exclusive_process"
+	if os.Geteuid() != 0 {
+		says, want, mode = "Unable to set the compute mode for GPU 00000000:CD:00.0: Insufficient Permissions\n", 4, "default"
+	}
+	if status != want || !strings.HasPrefix(out.String(), says) {
+		t.Errorf("status %d, says %q; want %d, %q", status, out.String(), want, says)
+	}
+	if *now.GPUs[2].ComputeMode != mode || *now.GPUs[1].ComputeMode != "default" {
+		t.Errorf("modes of GPUs 2 and 1: %s, %s", *now.GPUs[2].ComputeMode, *now.GPUs[1].ComputeMode)
 	}
 }
 

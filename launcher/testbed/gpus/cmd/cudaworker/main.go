@@ -3,7 +3,8 @@
 // Command cudaworker behaves towards devices as a process of PyTorch does: it sees those
 // that CUDA would show it, takes the one of LOCAL_RANK, holds memory of it while it is
 // there, and says what it got in one line of JSON. It needs no GPU: the machine is that
-// of a scenario (see package gpus).
+// of a scenario (see package gpus). Where its pipe folder has a daemon it is a client of
+// MPS; package mps says what its flags do there.
 //
 // What goes wrong is said in PyTorch's words on the standard error, with exit status 1.
 package main
@@ -13,7 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
+	"os/signal"
 	"runtime"
 	"strconv"
 	"strings"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/testbed/gpus"
 	"github.com/muster-dev/muster/launcher/testbed/gpus/cuda"
+	"github.com/muster-dev/muster/launcher/testbed/gpus/mps"
 )
 
 // options are the flags.
@@ -32,6 +34,10 @@ type options struct {
 	status int
 	uid    int
 	device string
+
+	contexts           int
+	fault, stuck, deaf bool
+	everywhere         bool
 }
 
 // report is the line of JSON.
@@ -45,6 +51,17 @@ type report struct {
 	Index     int      `json:"index"`     // as nvidia-smi shows it
 	CPUs      string   `json:"cpus"`      // of sched_getaffinity
 	Mempolicy *policy  `json:"mempolicy"` // of get_mempolicy; nil: the kernel has no NUMA
+	MPS       *share   `json:"mps"`       // nil: it runs without MPS
+}
+
+// share is what a client of MPS has of its device.
+type share struct {
+	Server     int     `json:"server"` // PID
+	Percentage float64 `json:"percentage"`
+	Limit      uint64  `json:"limit"` // bytes; 0: none
+	// Free and Total are what cudaMemGetInfo tells before anything is allocated.
+	Free  uint64 `json:"free"`
+	Total uint64 `json:"total"`
 }
 
 // Policies of memory belong to a thread, and only the main one is the starter's child.
@@ -71,6 +88,11 @@ func parse() (options, error) {
 	flag.IntVar(&o.status, "exit", 0, "exit status")
 	flag.IntVar(&o.uid, "uid", -1, "become this user, as somebody else's process")
 	flag.StringVar(&o.device, "device", "", "take the device of this UUID, whatever the environment says")
+	flag.IntVar(&o.contexts, "contexts", 1, "how many contexts to have under MPS")
+	flag.BoolVar(&o.everywhere, "everywhere", false, "have contexts on all visible devices under MPS")
+	flag.BoolVar(&o.fault, "fault", false, "end by an illegal memory access")
+	flag.BoolVar(&o.stuck, "stuck", false, "stay although the contexts are lost")
+	flag.BoolVar(&o.deaf, "deaf", false, "take no notice of SIGTERM")
 	flag.Parse()
 	n, err := bytes(*size)
 	o.bytes = n
@@ -94,7 +116,14 @@ func work(o options) error {
 			return err
 		}
 	}
-	forget, line, err := take(folder, o)
+	if o.deaf {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	p, err := start(folder)
+	if err != nil {
+		return err
+	}
+	forget, line, err := p.take(o)
 	if err != nil {
 		return err
 	}
@@ -102,11 +131,61 @@ func work(o options) error {
 	if err := json.NewEncoder(os.Stdout).Encode(line); err != nil {
 		return err
 	}
-	wait(o)
-	return nil
+	if err := p.wait(o); err != nil || !o.fault {
+		return err
+	}
+	return p.fault()
 }
 
-func wait(o options) {
+// process is this one: what CUDA has found out at its start, and what it took.
+type process struct {
+	folder  string
+	machine *gpus.Scenario
+	client  *mps.Client // nil: without MPS
+	visible []cuda.Device
+	chosen  cuda.Device
+}
+
+// start is cuInit. It may wait for MPS, without the lock.
+func start(folder string) (*process, error) {
+	s, err := gpus.Read(folder)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{folder: folder, machine: s, visible: cuda.FromEnvironment(s)}
+	if len(cuda.Visible(s, nil, "")) == 0 {
+		return p, nil // there is nothing to share
+	}
+	if p.client, err = mps.Connect(); p.client != nil {
+		p.visible = cuda.AmongFromEnvironment(p.client.Devices)
+	}
+	return p, err
+}
+
+// lost is nil for ever without MPS.
+func (p *process) lost() <-chan error {
+	if p.client == nil {
+		return nil
+	}
+	return p.client.Lost
+}
+
+// fault makes a kernel meet an illegal address, and returns what the process hears of it.
+func (p *process) fault() error {
+	if err := gpus.RaiseXid(p.folder, p.machine.GPUs[p.chosen.GPU].UUID, 31); err != nil {
+		return err
+	}
+	if p.client == nil {
+		return mps.ErrIllegalAddress
+	}
+	if err := p.client.Fault(p.chosen); err != nil {
+		return err
+	}
+	return <-p.client.Lost
+}
+
+// wait returns when the time is over, or the contexts are lost.
+func (p *process) wait(o options) (lost error) {
 	deadline := time.Now().Add(o.stay)
 	if o.until != "" && o.stay == 0 {
 		deadline = time.Now().Add(10 * time.Minute)
@@ -114,54 +193,100 @@ func wait(o options) {
 	for time.Now().Before(deadline) {
 		if o.until != "" {
 			if _, err := os.Stat(o.until); err == nil {
-				return
+				return lost
 			}
 		}
-		time.Sleep(min(20*time.Millisecond, time.Until(deadline)))
+		select {
+		case lost = <-p.lost():
+			if !o.stuck {
+				return lost
+			}
+		case <-time.After(min(20*time.Millisecond, time.Until(deadline))):
+		}
 	}
+	return lost
 }
 
 // take chooses the device and notes that its memory is held. One process at a time looks
 // and notes, as the driver has one lock.
-func take(folder string, o options) (forget func() error, line report, err error) {
-	unlock, err := lock(filepath.Join(folder, gpus.StateFolder, "lock"))
+func (p *process) take(o options) (forget func() error, line report, err error) {
+	if p.chosen, err = p.choose(o.device); err != nil {
+		return nil, line, err
+	}
+	unlock, err := gpus.LockState(p.folder)
 	if err != nil {
 		return nil, line, err
 	}
 	defer unlock()
-	s, err := gpus.Read(folder)
+	if err := p.open(o, &line); err != nil {
+		return nil, line, err
+	}
+	return p.note(o, line)
+}
+
+// open gets the contexts and the memory.
+func (p *process) open(o options, line *report) error {
+	held, err := gpus.Held(p.folder)
 	if err != nil {
-		return nil, line, err
+		return err
 	}
-	held, err := gpus.Held(folder)
-	if err != nil {
-		return nil, line, err
+	who := cuda.Process{}
+	if p.client != nil {
+		who = cuda.Process{Server: p.client.Server, Limit: p.client.Limit(p.chosen)}
+		line.MPS = &share{Server: who.Server, Percentage: p.client.Percentage, Limit: who.Limit}
+		line.MPS.Total, line.MPS.Free = cuda.Memory(p.machine, p.chosen, who, held)
+		if err := p.contexts(o); err != nil {
+			return err
+		}
 	}
-	visible := cuda.FromEnvironment(s)
-	chosen, err := choose(s, visible, o.device)
-	if err != nil {
-		return nil, line, err
+	return cuda.Open(p.machine, p.visible, p.chosen, who, o.bytes, held)
+}
+
+// contexts makes those of a client; its memory is the chosen device's.
+func (p *process) contexts(o options) error {
+	for range o.contexts {
+		if err := p.client.Context(p.chosen, o.bytes/uint64(o.contexts)); err != nil {
+			return err
+		}
 	}
-	kind := "compute"
-	if cuda.UsesMPS() {
-		kind = "mps"
+	for _, d := range p.visible {
+		if o.everywhere && d.UUID != p.chosen.UUID {
+			if err := p.client.Context(d, 0); err != nil {
+				return err
+			}
+		}
 	}
-	if err := cuda.Open(s, visible, chosen, kind, o.bytes, held); err != nil {
-		return nil, line, err
-	}
+	return nil
+}
+
+// note writes down what is held. On devices older than Volta clients of MPS are in no list:
+// their server holds what they hold.
+func (p *process) note(o options, line report) (forget func() error, _ report, err error) {
+	chosen := p.chosen
 	line = report{Rank: os.Getenv("RANK"), LocalRank: os.Getenv("LOCAL_RANK"), PID: os.Getpid(), Visible: []string{},
-		UUID: chosen.UUID, PCI: chosen.PCI, Index: chosen.GPU, CPUs: affinity(), Mempolicy: mempolicy()}
-	for _, d := range visible {
+		UUID: chosen.UUID, PCI: chosen.PCI, Index: chosen.GPU, CPUs: affinity(), Mempolicy: mempolicy(), MPS: line.MPS}
+	for _, d := range p.visible {
 		line.Visible = append(line.Visible, d.UUID)
 	}
-	forget, err = gpus.Note(folder, gpus.Holding{PID: os.Getpid(), UUID: chosen.UUID, Bytes: o.bytes, Kind: kind, Name: os.Args[0]})
+	kind := "compute"
+	if p.client != nil {
+		kind = "mps"
+		if p.client.Booked(p.chosen) {
+			return func() error { return nil }, line, nil
+		}
+	}
+	forget, err = gpus.Note(p.folder, gpus.Holding{PID: os.Getpid(), UUID: chosen.UUID, Bytes: o.bytes, Kind: kind, Name: os.Args[0]})
 	return forget, line, err
 }
 
 // choose takes the device of LOCAL_RANK, 0 where it is not set, or that of a UUID.
-func choose(s *gpus.Scenario, visible []cuda.Device, uuid string) (cuda.Device, error) {
+func (p *process) choose(uuid string) (cuda.Device, error) {
 	if uuid != "" {
-		for _, d := range cuda.Visible(s, &uuid, "PCI_BUS_ID") {
+		of := cuda.Visible(p.machine, &uuid, "PCI_BUS_ID")
+		if p.client != nil {
+			of = cuda.Among(p.client.Devices, uuid)
+		}
+		for _, d := range of {
 			return d, nil
 		}
 		return cuda.Device{}, fmt.Errorf("cudaworker: no device %s", uuid)
@@ -174,18 +299,5 @@ func choose(s *gpus.Scenario, visible []cuda.Device, uuid string) (cuda.Device, 
 		}
 		local = n
 	}
-	return cuda.Nth(visible, local)
-}
-
-func lock(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o666)
-	if err != nil {
-		return nil, err
-	}
-	_ = f.Chmod(0o666) // another user's it is already, if this fails
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return func() { f.Close() }, nil
+	return cuda.Nth(p.visible, local)
 }

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/muster-dev/muster/launcher"
+	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/view"
+)
+
+func mpsCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "mps",
+		Usage:     "show the MPS daemons of machines, and end what earlier runs have left",
+		ArgsUsage: "ps|stop",
+		Description: `A run's MPS daemons end with it, and what outlives a whole run is swept at the next
+start on that host. ps shows what is there, whoever has started it; stop ends what
+your own runs have left, sets compute modes back that they had changed, and touches
+nothing else.
+
+   muster mps ps
+   muster mps stop -H 'gpu[01-04]'`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "hosts", Aliases: []string{"H"}, Usage: "of these hosts, as muster probe takes them; none: of this machine"},
+			&cli.BoolFlag{Name: "json", Usage: "one JSON object"},
+		},
+		Action:       mpsAction,
+		OnUsageError: onUsageError,
+	}
+}
+
+func mpsAction(c *cli.Context) error {
+	word := c.Args().First()
+	if c.NArg() != 1 || word != "ps" && word != "stop" {
+		return usage("muster mps takes one word, ps or stop; muster mps --help tells of them")
+	}
+	screen := openScreen()
+	kind, hosts, err := namedHosts(c)
+	if err != nil {
+		return err
+	}
+	v := view.NewRun(screen)
+	connect, err := connector(kind, v, v.Say)
+	if err != nil {
+		return err
+	}
+	ctx, end := untilSignal()
+	defer end()
+	look := launcher.MPS{Hosts: hosts, Connect: connect}
+	found, err := look.There(ctx, word == "stop")
+	screen.Status("")
+	if err != nil {
+		return err
+	}
+	shown, left := make([]view.MPSOn, len(hosts)), false
+	for i, h := range hosts {
+		shown[i] = view.MPSOn{Host: h.Name, MPSThere: found[i]}
+		left = left || len(found[i].Left) > 0
+	}
+	show := view.MPSThere
+	if c.Bool("json") {
+		show = view.MPSThereJSON
+	}
+	if err := show(os.Stdout, shown); err != nil {
+		return err
+	}
+	if left {
+		return exitError(report.ExitUnreachable)
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+//go:build linux
+
+package agent
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// A restart must not wait for what has nothing to do with it.
+func TestOnlyAnEndThatADeviceMayHaveHadToDoWithWaitsForALook(t *testing.T) {
+	watched, blind := &agent{}, &agent{}
+	watched.sight.stop = func() {}
+	says := func(text string) *orders.Evidence { return &orders.Evidence{Stderr: []byte(text)} }
+	for _, c := range []struct {
+		what  string
+		ended orders.Ended
+		want  bool
+	}{
+		{"an error of CUDA", orders.Ended{Code: 1, Evidence: says("RuntimeError: CUDA error: an illegal memory access was encountered")}, true},
+		{"no more memory", orders.Ended{Code: 1, Evidence: &orders.Evidence{Stdout: []byte("torch.OutOfMemoryError: CUDA out of memory.")}}, true},
+		{"an abort", orders.Ended{Signal: "SIGABRT", Evidence: says("")}, true},
+		{"the program's own mistake", orders.Ended{Code: 1, Evidence: says("  File \"/x/torch/cuda/__init__.py\"\nValueError: no such layer")}, false},
+		{"a status alone", orders.Ended{Code: 7, Evidence: says("")}, false},
+		{"a kill", orders.Ended{Signal: "SIGKILL", Evidence: says("")}, false},
+		{"a good end", orders.Ended{Evidence: says("CUDA error: it went on")}, false},
+		{"muster's own doing", orders.Ended{Code: 1, Sent: "SIGTERM", Evidence: says("CUDA error: x")}, false},
+		{"one that was not started", orders.Ended{Error: "no such file", Evidence: says("")}, false},
+	} {
+		if got := watched.fromDevice(&c.ended); got != c.want {
+			t.Errorf("%s: %v", c.what, got)
+		}
+		if blind.fromDevice(&c.ended) {
+			t.Errorf("%s: nobody watches the devices, and it waits", c.what)
+		}
+	}
+}
+
+func TestAnEndIsKeptBackForALookAndNoLonger(t *testing.T) {
+	now := rendezvous.Now()
+	seen := &looked{seen: &orders.Sight{Used: map[string]uint64{"GPU-a": 5}}, found: gpusWith(3), ended: now}
+	for _, c := range []struct {
+		what   string
+		passed time.Duration
+		after  *looked
+		why    string
+		kept   bool
+	}{
+		{"the look is made", hearLimit, seen, "", false},
+		{"the driver may still report something", hearLimit / 2, seen, "", true},
+		{"the look is under way", afterLimit / 2, nil, "", true},
+		{"the look takes too long", afterLimit, nil, "", false},
+		{"the look has failed", hearLimit, &looked{}, "the driver hangs", false},
+	} {
+		a := &agent{workers: map[int]*worker{}}
+		a.sight = sight{stop: func() {}, ecc: uncorrected(gpusWith(1)), ears: newEars()}
+		w := &worker{rank: 3, concluded: true, scene: &scenery{workers: 1}}
+		a.workers[3] = w
+		x := &afterwards{w: w, ended: &orders.Ended{Rank: 3, Evidence: &orders.Evidence{Devices: &orders.Devices{}}}, at: now.Add(-c.passed), asked: true, after: c.after, why: c.why}
+		a.after = []*afterwards{x}
+		a.endAfterwards(now)
+		if kept := len(a.after) == 1 && a.workers[3] == w; kept != c.kept {
+			t.Errorf("%s: it is kept back: %v", c.what, kept)
+		}
+		d := x.ended.Evidence.Devices
+		switch {
+		case c.kept:
+		case c.after == seen && (d.After != seen.seen || d.ECC["GPU-a"] != 2 || d.NoAfter != ""):
+			t.Errorf("%s: %+v", c.what, d)
+		case c.after != seen && (d.After != nil || d.NoAfter == ""):
+			t.Errorf("%s: why there is no look is not said: %+v", c.what, d)
+		}
+		if !c.kept && a.sight.stop != nil {
+			t.Errorf("%s: the devices are watched without a worker", c.what)
+		}
+	}
+}
+
+func gpusWith(uncorrected uint64) *plugins.GPUs {
+	return &plugins.GPUs{GPUs: []plugins.GPU{{UUID: "GPU-a", ECC: plugins.ECC{Volatile: &uncorrected}}, {UUID: "GPU-b"}}}
+}
+
+func TestTheLookBeforeADeathHadEndedBeforeIt(t *testing.T) {
+	older, newer := &orders.Sight{}, &orders.Sight{Blind: "newer"}
+	s := sight{looks: [2]looked{{seen: newer, ended: 20}, {seen: older, ended: 10}}}
+	for at, want := range map[rendezvous.Instant]*orders.Sight{25: newer, 20: newer, 19: older, 9: nil} {
+		if got := s.before(at).seen; got != want {
+			t.Errorf("at %d: %+v", at, got)
+		}
+	}
+}
+
+func TestFloodsOfEventsAreBounded(t *testing.T) {
+	a := &agent{}
+	a.sight.ears = newEars()
+	for range 1000 {
+		a.report(plugins.Event{Kind: plugins.EventSingleBit, UUID: "GPU-a"}, 1)
+		a.report(plugins.Event{Kind: plugins.EventLost, UUID: "GPU-a"}, 1)
+	}
+	if n := a.sight.ears.reported; n != 2 {
+		t.Errorf("corrected errors and one loss are told %d times", n)
+	}
+	for i := range 1000 {
+		a.report(plugins.Event{Kind: plugins.EventXid, UUID: fmt.Sprint("GPU-", i), Xid: 31}, 1)
+	}
+	if !a.sight.ears.once["many"] {
+		t.Error("that more is not told is not said")
+	}
+}
+
+func TestAnEventOfAMIGInstanceIsOfItsUUID(t *testing.T) {
+	a := &agent{}
+	gi := 2
+	a.sight.looks[0].found = &plugins.GPUs{GPUs: []plugins.GPU{{UUID: "GPU-a", MIG: plugins.MIG{Instances: []plugins.MIGInstance{{UUID: "MIG-1", GI: new(1)}, {UUID: "MIG-2", GI: new(2)}}}}}}
+	for want, e := range map[string]plugins.Event{"MIG-2": {UUID: "GPU-a", GI: &gi}, "GPU-a": {UUID: "GPU-a"}, "GPU-b": {UUID: "GPU-b", GI: &gi}} {
+		if got := a.deviceIn(e); got != want {
+			t.Errorf("%+v is of %s, want %s", e, got, want)
+		}
+	}
+}

@@ -1,0 +1,9 @@
+job "memory" {
+  command = ["python", "train.py"]
+  hosts "local" {}
+  memory {
+    parameters              = 7e9
+    trainable               = 0.01 # of all
+    gradient_as_bucket_view = true
+  }
+}

@@ -1,0 +1,299 @@
+package coordinator
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/failure"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// Independent ranks do not talk to each other: each starts, ends and restarts alone. Each
+// place of the plan takes one after the other where there are tasks, else its own rank.
+
+// places are the places of the plan, and what has not come to one yet.
+type places struct {
+	all      []*place
+	next     int  // the first task that no place has taken
+	draining bool // none is started any more
+}
+
+// place is a place of the plan.
+type place struct {
+	at   int
+	rank int // that has it; nowhere: it is free
+	// runs is set while the rank's worker does; else it is to be started.
+	runs  bool
+	due   rendezvous.Instant // before which it is not started
+	empty *emptying          // of its device, after the worker before
+}
+
+// unit is what is known of an independent rank, or of a task.
+type unit struct {
+	trials   trials
+	begun    rendezvous.Instant
+	over     bool          // it is not started again
+	cause    *report.Cause // why it failed for good; nil: it did not
+	exit     int           // status that it asks for then
+	failedAt rendezvous.Instant
+	survived []string
+}
+
+// beginAlone makes the places and what is to come to them.
+func (b *brain) beginAlone() {
+	b.places = &places{}
+	for i := range b.plan.Ranks {
+		b.places.all = append(b.places.all, &place{at: i, rank: nowhere})
+	}
+	for range b.plan.World() {
+		b.ranks = append(b.ranks, &rankState{place: nowhere, host: nowhere, alone: &unit{}})
+	}
+	if len(b.plan.Tasks) == 0 {
+		for i, r := range b.plan.Ranks {
+			b.ranks[i].place, b.ranks[i].host = i, r.Host
+		}
+	}
+}
+
+// advanceAlone fills places that are free, and ends the run when nothing is left to do.
+func (b *brain) advanceAlone() {
+	for _, p := range b.places.all {
+		if p.runs && b.ranks[p.rank].lost {
+			b.settle(p, b.hosts[b.plan.Ranks[p.at].Host].closed)
+		}
+		if b.phase != running {
+			continue
+		}
+		if p.rank == nowhere {
+			b.fill(p)
+		}
+		if p.rank != nowhere && !p.runs && b.now >= p.due && b.isEmpty(&p.empty) && b.sharing.served[b.plan.Ranks[p.at].Host] {
+			b.startAlone(p)
+		}
+	}
+	if b.allSettled() {
+		b.done = b.now
+		b.flagSurvived()
+		b.phase = wrapping
+		b.actions = append(b.actions, action{wrap: true})
+	}
+}
+
+// fill gives a free place what comes next, if anything does.
+func (b *brain) fill(p *place) {
+	s := b.places
+	switch {
+	case s.draining || b.hosts[b.plan.Ranks[p.at].Host].closed != nil:
+	case len(b.plan.Tasks) == 0 && !b.ranks[p.at].alone.over:
+		p.rank = p.at
+	case len(b.plan.Tasks) > s.next:
+		p.rank, s.next = s.next, s.next+1
+	}
+}
+
+// startAlone starts the rank that has a place.
+func (b *brain) startAlone(p *place) {
+	r := b.ranks[p.rank]
+	r.place, r.host = p.at, b.plan.Ranks[p.at].Host
+	r.ended, r.started, r.log, r.lost = nil, false, "", false
+	meeting := b.meeting()
+	meeting.Attempt, meeting.Task, meeting.InForce = r.attempt, p.rank, r.alone.trials.inForce
+	start := b.startOn(r.host, meeting)
+	start.Alone = true
+	if !b.addRank(start, p.rank, meeting) {
+		return
+	}
+	p.runs, r.alone.begun = true, b.now
+	if b.watch != nil {
+		b.watch.Began(p.at, p.rank, b.now.Sub(b.begun).Seconds())
+	}
+	b.send(r.host, orders.Order{Start: start})
+	b.actions = append(b.actions, action{began: &beginning{r.attempt, p.rank}})
+}
+
+// endedAlone: an independent rank's worker ended. It is started again where a rule says so,
+// in its place; else the place is free.
+func (b *brain) endedAlone(rank int) {
+	r := b.ranks[rank]
+	p := b.places.all[r.place]
+	if closed := b.hosts[r.host].closed; closed != nil {
+		b.settle(p, closed)
+		return
+	}
+	r.alone.survived = b.survivedBy(rank)
+	lost := b.lossOf(rank)
+	if !failedByItself(r.ended) && lost == nil {
+		b.settle(p, nil)
+		return
+	}
+	found, _ := failure.First([]failure.RankEvidence{b.evidenceOf(rank, r)}, lost)
+	if b.job.Restart != nil && b.phase == running && !b.places.draining && b.decideOn(&r.alone.trials, found, r.alone.begun, r.at) {
+		b.restartAlone(p)
+		return
+	}
+	cause, exit := b.causeOf(found)
+	r.alone.exit = exit
+	b.settle(p, cause)
+}
+
+// restartAlone puts away how a rank ended, and has it started again when it is due.
+func (b *brain) restartAlone(p *place) {
+	r := b.ranks[p.rank]
+	t := &r.alone.trials
+	b.sayRestarting(t)
+	end := b.endsOf(r)[0]
+	end.Class, end.Message, end.Decision, end.Reason, end.Changes = t.cause.Class, t.cause.Message, "restart", t.decision.Reason, t.decision.Changes
+	r.past = append(r.past, end)
+	r.ended = nil
+	r.attempt++
+	b.vacate(p)
+	p.due = t.next
+	if wait := t.decision.WaitMemory; wait > 0 {
+		b.waitForDevice(p, time.Duration(wait*float64(time.Second)), true)
+	}
+}
+
+// settle puts away a rank that is not started again; cause is why it failed, nil where it
+// did not.
+func (b *brain) settle(p *place, cause *report.Cause) {
+	r := b.ranks[p.rank]
+	u := r.alone
+	u.over = true
+	if cause != nil {
+		u.cause, u.failedAt = cause, b.now
+		if u.exit == 0 {
+			u.exit = lossExit(cause.Class)
+		}
+	}
+	for _, end := range b.endsOf(r) {
+		if cause != nil {
+			end.Class, end.Message, end.Decision, end.Reason = cause.Class, cause.Message, "end", b.reasonOf(u)
+		}
+		r.past = append(r.past, end)
+	}
+	r.ended, r.started, r.lost = nil, false, false // there may be many, and a worker's last words are long
+	b.vacate(p)
+	p.rank = nowhere
+}
+
+// reasonOf is why a rank that failed is not started again.
+func (b *brain) reasonOf(u *unit) string {
+	switch {
+	case u.trials.decision != nil && !u.trials.decision.Restart:
+		return u.trials.decision.Reason
+	case b.job.Restart == nil:
+		return "the job file has no restart block"
+	case b.stop != nil:
+		return "the run is being ended: " + b.stop.reason
+	}
+	return u.cause.Message
+}
+
+// vacate has a place's device looked at before it is used again.
+func (b *brain) vacate(p *place) {
+	p.runs = false
+	b.waitForDevice(p, emptyWait, false)
+}
+
+// waitForDevice has a place wait until its device is empty; others is set where those are
+// waited for too that were there before.
+func (b *brain) waitForDevice(p *place, patience time.Duration, others bool) {
+	at := b.plan.Ranks[p.at]
+	claims, _ := b.plan.Claims(at.Host)
+	if at.Device == nil || b.phase != running || (len(claims) == 0 || b.job.MPS != nil) && !others {
+		return // shared: who is there need not be in the way
+	}
+	p.empty = &emptying{began: b.now, patience: patience, others: others, only: at.Device.UUID, hosts: map[int]*emptyHost{}}
+	b.includeInEmptying(p.empty, at.Host)
+}
+
+// allSettled reports whether no worker runs and none is to be started.
+func (b *brain) allSettled() bool {
+	for _, p := range b.places.all {
+		if p.runs || p.rank != nowhere && b.phase == running {
+			return false
+		}
+	}
+	return b.phase != running || b.places.draining || !b.mayTake()
+}
+
+// mayTake reports whether something is left that a place could take.
+func (b *brain) mayTake() bool {
+	for _, p := range b.places.all {
+		isOpen := b.hosts[b.plan.Ranks[p.at].Host].closed == nil
+		if isOpen && (len(b.plan.Tasks) > b.places.next || len(b.plan.Tasks) == 0 && !b.ranks[p.at].alone.over) {
+			return true
+		}
+	}
+	return false
+}
+
+// drain has nothing more started; what runs ends by itself.
+func (b *brain) drain() {
+	b.places.draining = true
+	run := 0
+	for _, p := range b.places.all {
+		switch {
+		case p.runs:
+			run++
+		case p.rank != nowhere: // it waits to be started again
+			p.rank = nowhere
+		}
+	}
+	b.say(event.Event{Kind: event.Stopping, ByUser: true, Message: fmt.Sprintf("nothing more is started (%s); %d that run are let end", b.stop.reason, run)})
+}
+
+// closeHost has nothing more started on a host that is lost, and ends what runs there.
+func (b *brain) closeHost(host int, class, message string) {
+	h := b.hosts[host]
+	if h.closed != nil {
+		return
+	}
+	h.closed = &report.Cause{Class: class, Message: message, Host: h.name}
+	b.say(event.Event{Kind: event.Lost, Host: h.name, Message: message, Silent: class == report.ClassHostLost})
+	if h.linked && !h.gone {
+		b.send(host, orders.Order{Stop: &orders.Stop{Reason: message}})
+	}
+	for _, p := range b.places.all {
+		if b.plan.Ranks[p.at].Host == host && p.rank != nowhere && !p.runs {
+			b.settle(p, h.closed)
+		}
+	}
+}
+
+// causeAlone is the failure that counts: of those that were for good, the first. A host that
+// was lost counts where work was left undone thereby.
+func (b *brain) causeAlone() (*report.Cause, int) {
+	var first *unit
+	undone := false
+	for _, r := range b.ranks {
+		u := r.alone
+		undone = undone || !u.over
+		if u.cause != nil && (first == nil || u.failedAt < first.failedAt) {
+			first = u
+		}
+	}
+	if first != nil {
+		return first.cause, first.exit
+	}
+	for _, h := range b.hosts {
+		if h.closed != nil && undone {
+			return h.closed, lossExit(h.closed.Class)
+		}
+	}
+	return nil, report.ExitOK
+}
+
+// undone counts what was not done because the user has wanted an end.
+func (b *brain) undone() int {
+	n := 0
+	for _, r := range b.ranks {
+		if !r.alone.over {
+			n++
+		}
+	}
+	return n
+}

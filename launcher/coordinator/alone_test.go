@@ -1,0 +1,152 @@
+package coordinator
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/report"
+)
+
+// newSweep is a drill of tasks on three hosts with two places each.
+func newSweep(t *testing.T, tasks, more string) *drill {
+	t.Helper()
+	d := newDrillOf(t, `mode = "independent"
+  tasks = `+tasks+more)
+	for host := range 3 {
+		d.join(host)
+		d.ready(host)
+	}
+	return d
+}
+
+// started are the tasks that were ordered to be started since last asked, by place.
+func (d *drill) startedTasks() (tasks []int) {
+	for _, a := range d.all {
+		if a.send != nil && a.send.order.Start != nil {
+			for _, r := range a.send.order.Start.Ranks {
+				tasks = append(tasks, r.Rank)
+			}
+		}
+	}
+	d.all = slices.DeleteFunc(d.all, func(a action) bool { return a.send != nil })
+	return tasks
+}
+
+// taskEnded: a task's worker ended, as of an attempt.
+func (d *drill) taskEnded(task, attempt, code int) {
+	r := d.b.ranks[task]
+	d.news(r.host, orders.News{Ended: &orders.Ended{Rank: task, Attempt: attempt, Code: code, Evidence: &orders.Evidence{}}})
+}
+
+func TestTasksComeToPlacesAsTheyBecomeFree(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f", "g", "h"]`, "")
+	if got := d.startedTasks(); !slices.Equal(got, []int{0, 1, 2, 3, 4, 5}) {
+		t.Fatalf("started %v at first", got)
+	}
+	d.taskEnded(3, 0, 0)
+	if got := d.startedTasks(); !slices.Equal(got, []int{6}) || d.b.ranks[6].place != 3 {
+		t.Errorf("started %v when place 3 was free", got)
+	}
+	d.taskEnded(0, 0, 4)
+	for _, task := range []int{1, 2, 4, 5, 6, 7} {
+		d.taskEnded(task, 0, 0)
+	}
+	r := d.end(0, 1, 2)
+	if r.Outcome != report.Failed || r.Exit != 4 || *r.FirstCause.Rank != 0 || r.Ranks[7].Outcome != report.OK || r.Ranks[0].Outcome != report.Failed {
+		t.Errorf("the report is %+v", r)
+	}
+}
+
+// News of an earlier attempt must not be taken for the present one's.
+func TestATaskIsRestartedInItsPlaceAfterItsBackoff(t *testing.T) {
+	d := newSweep(t, `["a", "b"]`, `
+  restart {
+    attempts = 3
+    backoff  = "10s"
+    on "exit" { env = { X = 1 } }
+    on "exit" { env = { X = 2 } }
+  }`)
+	d.startedTasks()
+	d.taskEnded(0, 0, 4)
+	if got := d.startedTasks(); !slices.Equal(got, []int{0}) {
+		t.Fatalf("started %v: the first restart is at once", got)
+	}
+	d.taskEnded(0, 0, 0) // late news of the first
+	d.taskEnded(0, 1, 4)
+	if got := d.startedTasks(); len(got) != 0 {
+		t.Fatalf("started %v before the backoff", got)
+	}
+	d.tick(11*time.Second, 0, 1, 2)
+	if got := d.startedTasks(); !slices.Equal(got, []int{0}) {
+		t.Fatalf("started %v after it", got)
+	}
+	d.taskEnded(0, 2, 0)
+	d.taskEnded(1, 0, 0)
+	r := d.end(0, 1, 2)
+	if ends := r.Ranks[0].Ends; r.Exit != 0 || len(ends) != 3 || ends[0].Changes["X"] == "" || ends[2].Attempt != 2 {
+		t.Errorf("the report is %+v", r.Ranks[0])
+	}
+}
+
+func TestAStopLeavesWhatWaitsUndone(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f", "g"]`, "")
+	d.b.stopRequested(stopRequest{exit: 130, reason: "Ctrl-C"})
+	d.take()
+	for task := range 6 {
+		d.news(d.b.ranks[task].host, orders.News{Ended: &orders.Ended{Rank: task, Sent: "SIGTERM", Signal: "SIGTERM"}})
+	}
+	r := d.end(0, 1, 2)
+	if r.Outcome != report.Stopped || r.Exit != 130 || r.Ranks[6].Outcome != report.NotRun || r.Ranks[0].Outcome != report.Stopped {
+		t.Errorf("the report is %+v", r)
+	}
+}
+
+// A drain that comes when everything is under way already changes nothing.
+func TestADrainOfNothingIsNoStop(t *testing.T) {
+	d := newSweep(t, `["a", "b"]`, "")
+	d.b.stopRequested(stopRequest{exit: 143, reason: "muster stop --drain", drain: true})
+	d.take()
+	d.taskEnded(0, 0, 0)
+	d.taskEnded(1, 0, 0)
+	if r := d.end(0, 1, 2); r.Outcome != report.OK || r.Exit != 0 {
+		t.Errorf("the report is %+v", r)
+	}
+}
+
+// A host that falls silent has its tasks fail, and the rest is done by the others.
+func TestTasksGoOnWithoutAHostThatIsSilent(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f", "g", "h"]`, "")
+	d.startedTasks()
+	d.tick(31*time.Second, 0, 2)
+	d.taskEnded(0, 0, 0)
+	if got := d.startedTasks(); !slices.Equal(got, []int{6}) {
+		t.Errorf("started %v", got)
+	}
+	for _, task := range []int{1, 4, 5, 6, 7} {
+		d.taskEnded(task, 0, 0)
+	}
+	r := d.end(0, 2)
+	if r.Exit != report.ExitUnreachable || r.FirstCause.Class != report.ClassHostLost || r.Ranks[2].Outcome != report.Failed || r.Ranks[7].Outcome != report.OK {
+		t.Errorf("the report is %+v", r)
+	}
+	if !slices.ContainsFunc(d.all, func(a action) bool { return a.event != nil && a.event.Kind == event.Lost && a.event.Host == "b" }) {
+		t.Error("the loss was not told")
+	}
+}
+
+func TestTasksThatNoHostIsLeftForAreAFailure(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f", "g", "h"]`, "")
+	for task := range 6 {
+		d.news(d.b.ranks[task].host, orders.News{Failing: &orders.Failing{Reason: "its keeper died"}})
+	}
+	for task := range 6 {
+		d.news(d.b.ranks[task].host, orders.News{Ended: &orders.Ended{Rank: task, Sent: "SIGTERM", Signal: "SIGTERM"}})
+	}
+	r := d.end(0, 1, 2)
+	if r.Outcome != report.Failed || r.Exit != report.ExitUnreachable || r.Ranks[7].Outcome != report.NotRun {
+		t.Errorf("the report is %+v", r)
+	}
+}

@@ -1,0 +1,124 @@
+package coordinator
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/plugins"
+)
+
+// started brings a run of two hosts with two GPUs each to its workers.
+func (d *drill) started() *drill {
+	for host := range 2 {
+		d.join(host)
+		d.ready(host)
+	}
+	d.news(0, orders.News{PortHeld: &orders.PortHeld{Port: 20000}})
+	for rank := range 4 {
+		d.news(rank/2, orders.News{Started: &orders.Started{Rank: rank, PID: 100 + rank}})
+	}
+	return d
+}
+
+// reports has a host's driver report something.
+func (d *drill) reports(host int, e orders.DeviceEvent) { d.news(host, orders.News{Device: &e}) }
+
+func (d *drill) warnings() (all []string) {
+	for _, a := range d.all {
+		if a.event != nil && a.event.Kind == event.Warning {
+			all = append(all, a.event.Message)
+		}
+	}
+	return all
+}
+
+func xid(uuid string, number int) orders.DeviceEvent {
+	return orders.DeviceEvent{Kind: plugins.EventXid, UUID: uuid, Xid: number}
+}
+
+func TestWhatTheDriverReportsIsANoticeUntilAWorkerDies(t *testing.T) {
+	d := newGPUDrill(t).started()
+	d.after(5 * time.Second)
+	d.reports(1, xid(gpuUUID(1, 1), 79))
+	d.reports(1, xid(gpuUUID(1, 1), 79))
+	d.reports(1, xid(gpuUUID(1, 0), 45))
+	d.reports(1, xid("GPU-of-nobody", 79))
+	if all := d.warnings(); len(all) != 1 || !strings.Contains(all[0], "b: GPU 1 ("+gpuUUID(1, 1)+"): the driver reported Xid 79") {
+		t.Errorf("%q", all)
+	}
+	if d.b.phase != running {
+		t.Errorf("phase %d", d.b.phase)
+	}
+	d.after(5 * time.Second)
+	d.ended(3, orders.Ended{Code: 1, Evidence: &orders.Evidence{}})
+	found, _ := d.b.diagnose()
+	if found.Rank != 3 || found.Host != "b" || found.Verdict.Class != class.GPULost || found.At != 5 {
+		t.Errorf("%+v", found)
+	}
+	d.ended(2, orders.Ended{Code: 1, Sent: "SIGTERM", Evidence: &orders.Evidence{}})
+	if found, _ := d.b.diagnose(); len(found.Consequences) != 1 || found.Consequences[0].Verdict.Class != class.Stopped {
+		t.Errorf("the neighbour's end: %+v", found.Consequences)
+	}
+}
+
+func TestWhatWasReportedInAnEarlierAttemptCountsNoMore(t *testing.T) {
+	d := newGPUDrill(t).started()
+	d.reports(0, xid(gpuUUID(0, 0), 79))
+	d.b.attempt++
+	d.b.startAll()
+	d.reports(0, xid(gpuUUID(0, 0), 48)) // of attempt 0, on its way
+	d.news(0, orders.News{Ended: &orders.Ended{Attempt: 1, Code: 1, Evidence: &orders.Evidence{}}})
+	if found, _ := d.b.diagnose(); found.Verdict.Class != class.Exit {
+		t.Errorf("%+v", found.Verdict)
+	}
+}
+
+func TestErrorsOfMemoryAndLossesAreEvidence(t *testing.T) {
+	for _, e := range []struct {
+		want  string
+		event orders.DeviceEvent
+		seen  *orders.Devices
+	}{
+		{want: class.GPUECC, event: orders.DeviceEvent{Kind: plugins.EventDoubleBit, UUID: gpuUUID(0, 1)}},
+		{want: class.GPUECC, seen: &orders.Devices{ECC: map[string]uint64{gpuUUID(0, 1): 2}}},
+		{want: class.GPULost, event: orders.DeviceEvent{Kind: plugins.EventLost, PCI: "0000:02:00.0", Text: "GPU is lost"}},
+		{want: class.Exit, event: orders.DeviceEvent{Kind: plugins.EventSingleBit, UUID: gpuUUID(0, 1)}, seen: &orders.Devices{ECC: map[string]uint64{gpuUUID(0, 0): 2, gpuUUID(0, 1): 0}}},
+	} {
+		d := newGPUDrill(t).started()
+		if e.event.Kind != "" {
+			d.reports(0, e.event)
+			if len(d.warnings()) != 1 {
+				t.Errorf("%s: %q", e.want, d.warnings())
+			}
+		}
+		d.ended(1, orders.Ended{Code: 1, Evidence: &orders.Evidence{Devices: e.seen}})
+		if found, _ := d.b.diagnose(); found.Verdict.Class != e.want {
+			t.Errorf("%s, want %s: %+v", found.Verdict.Class, e.want, found.Verdict)
+		}
+	}
+}
+
+func TestTheLooksAroundADeathReachTheEvidence(t *testing.T) {
+	d := newGPUDrill(t).started()
+	uuid := gpuUUID(0, 1)
+	look := func(used uint64, held ...orders.Held) *orders.Sight {
+		return &orders.Sight{Used: map[string]uint64{uuid: used}, Held: held}
+	}
+	d.ended(1, orders.Ended{Code: 1, Evidence: &orders.Evidence{Devices: &orders.Devices{
+		Before: look(79<<30, orders.Held{UUID: uuid, PID: 101, Rank: 1, Bytes: new(uint64(70 << 30))}, orders.Held{UUID: uuid, PID: 9, Rank: orders.Nobodys, User: "eve"}),
+		After:  look(9<<30, orders.Held{UUID: uuid, PID: 9, Rank: orders.Nobodys, User: "eve"}),
+		Deaf:   "too old", NoAfter: "late",
+	}}})
+	e := d.b.evidenceOf(1, d.b.ranks[1])
+	g := e.GPUs[1]
+	if g.Before == nil || g.Before.Used != 79<<30 || len(g.Before.Processes) != 2 || !g.Before.Processes[0].Own || g.After == nil || g.After.Used != 9<<30 || g.After.Total != 80<<30 || g.After.Processes[0].User != "eve" {
+		t.Errorf("before %+v, after %+v", g.Before, g.After)
+	}
+	if e.Deaf != "too old" || e.NoAfter != "late" || e.GPUs[0].After != nil {
+		t.Errorf("%+v", e.Evidence)
+	}
+}

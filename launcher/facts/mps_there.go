@@ -1,0 +1,37 @@
+package facts
+
+// MPSThere is what there is of MPS on a host.
+type MPSThere struct {
+	Processes []MPSProcess `json:"processes,omitempty"`
+	// Modes are compute modes that runs which are no more have left changed.
+	Modes []ChangedMode `json:"modes,omitempty"`
+	// Left says what could not be ended or set back.
+	Left []string `json:"left,omitempty"`
+}
+
+// States of an MPSProcess.
+const (
+	MPSServes  = "serves"  // a run that lives, or whoever has started it
+	MPSLeft    = "left"    // over from a run that is no more
+	MPSStopped = "stopped" // it was, and is ended now
+)
+
+// MPSProcess is a daemon of MPS, or a server without one.
+type MPSProcess struct {
+	PID     int    `json:"pid"`
+	Server  bool   `json:"server,omitempty"`
+	User    string `json:"user"`
+	Run     string `json:"run,omitempty"` // of muster; "": none, or not known
+	Device  string `json:"device,omitempty"`
+	Pipe    string `json:"pipe,omitempty"`
+	State   string `json:"state"`
+	Clients []int  `json:"clients,omitempty"`
+}
+
+// ChangedMode is a device whose compute mode a run has changed.
+type ChangedMode struct {
+	Run    string `json:"run"`
+	Device string `json:"device"`
+	Was    string `json:"was"` // in nvidia-smi's words
+	Set    bool   `json:"set"` // back, now
+}

@@ -1,0 +1,226 @@
+package memory
+
+import (
+	"slices"
+	"strings"
+)
+
+// Model is what a job file says of a model and of how it is trained.
+type Model struct {
+	Parameters uint64 // all of them, those that are not trained and LoRA's too
+	Trainable  uint64 // of these
+	DType      string // of the parameters, one of DTypes
+	// MasterWeights says whether the optimizer keeps an fp32 copy of what is trained; nil:
+	// where the dtype is narrower.
+	MasterWeights *bool  `json:",omitempty"`
+	GradientDType string `json:",omitempty"` // one of GradientDTypes; "": that of what is trained
+	StateDType    string `json:",omitempty"` // of the optimizer's state; "": fp32 beside master weights, else as trained
+	Optimizer     string // one of Optimizers
+	Strategy      string // one of Strategies
+	// Activations are what the forward pass of one micro-batch through the whole model keeps
+	// for the backward pass, in bytes, as it is run: with checkpointing where Checkpointing is set.
+	Activations   uint64
+	Checkpointing bool
+	MicroBatch    int    `json:",omitempty"` // samples in one; 0: not told
+	MicroBatches  int    `json:",omitempty"` // in flight at most; 0: as many as the schedule has, 1 without pipeline
+	Schedule      string // of a pipeline, one of Schedules
+	// BucketView is DDP's gradient_as_bucket_view.
+	BucketView bool
+	// SequenceParallel is set where tensor parallelism splits also what it would keep whole.
+	SequenceParallel bool
+	Unit             uint64 `json:",omitempty"` // parameters of the largest unit that FSDP gathers; 0: not told
+	// FirstStage and LastStage are parameters that these stages of a pipeline have beyond
+	// their share of the layers, such as the embedding and the head; LastStageActivations what
+	// the last one keeps of a micro-batch beyond its share, such as the logits, in bytes.
+	FirstStage, LastStage uint64 `json:",omitempty"`
+	LastStageActivations  uint64 `json:",omitempty"`
+}
+
+// Strategies. What ranks.groups has comes on top: with tensor = 4, "ddp" copies what four
+// ranks share.
+const (
+	DDP      = "ddp"
+	ZeRO1    = "zero1"
+	ZeRO2    = "zero2"
+	ZeRO3    = "zero3"
+	FSDP     = "fsdp"
+	Tensor   = "tensor"   // all ranks are one group, where none is named
+	Pipeline = "pipeline" // the same
+)
+
+// Strategies are all of them.
+var Strategies = []string{DDP, FSDP, ZeRO1, ZeRO2, ZeRO3, Tensor, Pipeline}
+
+// Schedules of a pipeline.
+const (
+	OneForwardOneBackward = "1f1b"  // a stage holds as many micro-batches as stages are left
+	GPipe                 = "gpipe" // each stage holds all
+)
+
+// Schedules are all of them.
+var Schedules = []string{OneForwardOneBackward, GPipe}
+
+// Sizes are in thousandths of a byte, so that no fraction is computed.
+const milli = 1000
+
+// DType is a form of numbers.
+type DType struct {
+	Name  string
+	Milli uint64 // thousandths of a byte that a number takes
+	// Frozen is set where parameters of the form cannot be trained.
+	Frozen bool
+}
+
+// DTypes are those of parameters. Quantized ones take their scales too: nf4 with double
+// quantization has 4.127 bits for a parameter (QLoRA, section 3).
+var DTypes = []DType{
+	{Name: "fp32", Milli: 4000},
+	{Name: "bf16", Milli: 2000},
+	{Name: "fp16", Milli: 2000},
+	{Name: "fp8", Milli: 1000},
+	{Name: "int8", Milli: 1000, Frozen: true},
+	{Name: "nf4", Milli: 516, Frozen: true},
+}
+
+// GradientDTypes are those of gradients, and of an optimizer's state.
+var GradientDTypes = []string{"fp32", "bf16", "fp16"}
+
+// NF4 is the form of QLoRA's base model.
+const NF4 = "nf4"
+
+func dtype(name string) DType {
+	at := slices.IndexFunc(DTypes, func(d DType) bool { return d.Name == name })
+	if at < 0 {
+		panic("memory: no such dtype: " + name)
+	}
+	return DTypes[at]
+}
+
+// IsFrozen reports whether parameters of a form cannot be trained.
+func IsFrozen(name string) bool { return dtype(name).Frozen }
+
+// DTypeNames are the names of DTypes.
+func DTypeNames() []string {
+	var names []string
+	for _, d := range DTypes {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+// Optimizer is what an optimizer keeps for each parameter that it trains.
+type Optimizer struct {
+	Name   string
+	States uint64 // numbers in the dtype of the state
+	Milli  uint64 // thousandths of a byte beside them
+}
+
+// Optimizers that are known. An 8-bit one (bitsandbytes) keeps a byte and, for each block
+// of 256, a scale in fp32; Adafactor keeps sums of rows and columns, which hardly count.
+var Optimizers = []Optimizer{
+	{Name: "adamw", States: 2},
+	{Name: "adam", States: 2},
+	{Name: AdamW8bit, Milli: 2031},
+	{Name: "sgd"},
+	{Name: "sgd_momentum", States: 1},
+	{Name: "lion", States: 1},
+	{Name: "lion_8bit", Milli: 1016},
+	{Name: "adafactor"},
+	{Name: "muon", States: 1},
+}
+
+// AdamW8bit is the optimizer that is advised where Adam's state is too large.
+const AdamW8bit = "adamw_8bit"
+
+func optimizer(name string) Optimizer {
+	at := slices.IndexFunc(Optimizers, func(o Optimizer) bool { return o.Name == name })
+	if at < 0 {
+		panic("memory: no such optimizer: " + name)
+	}
+	return Optimizers[at]
+}
+
+// OptimizerNames are the names of Optimizers.
+func OptimizerNames() []string {
+	var names []string
+	for _, o := range Optimizers {
+		names = append(names, o.Name)
+	}
+	return names
+}
+
+// trainedDType is that of what is trained: adapters beside quantized parameters are in bf16.
+func (m Model) trainedDType() DType {
+	if d := dtype(m.DType); !d.Frozen {
+		return d
+	}
+	return dtype("bf16")
+}
+
+func (m Model) gradientMilli() uint64 {
+	if m.GradientDType != "" {
+		return dtype(m.GradientDType).Milli
+	}
+	return m.trainedDType().Milli
+}
+
+func (m Model) hasMaster() bool {
+	narrow := m.trainedDType().Milli < dtype("fp32").Milli
+	if m.MasterWeights == nil {
+		return narrow
+	}
+	return *m.MasterWeights && narrow
+}
+
+// optimizerMilli is what the optimizer keeps for a parameter, its fp32 copy with it.
+func (m Model) optimizerMilli() uint64 {
+	state := m.trainedDType()
+	switch {
+	case m.StateDType != "":
+		state = dtype(m.StateDType)
+	case m.hasMaster():
+		state = dtype("fp32")
+	}
+	o := optimizer(m.Optimizer)
+	cost := o.States*state.Milli + o.Milli
+	if m.hasMaster() {
+		cost += dtype("fp32").Milli
+	}
+	return cost
+}
+
+// stage is how much a strategy shards: as ZeRO's stages.
+func (m Model) stage() int {
+	switch m.Strategy {
+	case ZeRO1:
+		return 1
+	case ZeRO2:
+		return 2
+	case ZeRO3, FSDP:
+		return 3
+	}
+	return 0
+}
+
+// copies reports whether each data-parallel rank has all of what is trained.
+func (m Model) copies() bool { return m.stage() == 0 }
+
+// perParameter says in words what a parameter costs.
+func (m Model) perParameter() string {
+	var words []string
+	add := func(cost uint64, of string) { words = append(words, bytesOf(cost)+" "+of) }
+	add(dtype(m.DType).Milli, "for it in "+m.DType)
+	trained := ", and where it is trained "
+	if m.Trainable == m.Parameters {
+		trained = ", "
+	} else if m.trainedDType().Name != m.DType {
+		trained = ", and where it is trained (then in " + m.trainedDType().Name + ") "
+	}
+	add(m.gradientMilli(), "for its gradient")
+	keeps := "for " + m.Optimizer
+	if m.hasMaster() {
+		keeps += " with a copy in fp32"
+	}
+	add(m.optimizerMilli(), keeps)
+	return "bytes for each parameter: " + words[0] + trained + strings.Join(words[1:], ", ")
+}

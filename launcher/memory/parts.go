@@ -1,0 +1,189 @@
+package memory
+
+import "github.com/muster-dev/muster/launcher/nccl"
+
+// contextSize is what a process takes of a GPU before it has a tensor there: the CUDA
+// context and the modules of torch, cuBLAS and NCCL. It is some hundred MiB, and depends on
+// the GPU, the driver and what is loaded.
+const contextSize = 500 << 20
+
+// usualUnits is into how many units FSDP is taken to part a model where its largest unit is
+// not told: as many as the LLaMA of the next size has layers (Touvron et al., 2023, arXiv
+// 2302.13971, table 2).
+func usualUnits(parameters uint64) int {
+	switch {
+	case parameters < 10e9:
+		return 32
+	case parameters < 20e9:
+		return 40
+	case parameters < 50e9:
+		return 60
+	}
+	return 80
+}
+
+// zeroBucket is how many elements DeepSpeed reduces at a time (reduce_bucket_size).
+const zeroBucket = 500_000_000
+
+// Parts are what a rank needs of its GPU's memory, in bytes.
+type Parts struct {
+	Parameters  uint64 `json:"parameters"`
+	Gradients   uint64 `json:"gradients"`
+	Optimizer   uint64 `json:"optimizer"`
+	Activations uint64 `json:"activations"`
+	// Gathered is what stands beside the shards or gradients for communication: DDP's
+	// buckets, the units that FSDP has gathered.
+	Gathered uint64 `json:"gathered"`
+	// NCCLLeast and NCCLMost are the buffers of all communicators: with rings only, and with
+	// trees.
+	NCCLLeast uint64 `json:"nccl_least"`
+	NCCLMost  uint64 `json:"nccl_most"`
+	Context   uint64 `json:"context"`
+}
+
+// Least and Most are the sums with the least and the most that NCCL may take.
+func (p Parts) Least() uint64 {
+	return p.States() + p.Activations + p.Gathered + p.NCCLLeast + p.Context
+}
+
+// Most is Least with the most that NCCL may take.
+func (p Parts) Most() uint64 { return p.Least() - p.NCCLLeast + p.NCCLMost }
+
+// States are parameters, gradients and what the optimizer keeps.
+func (p Parts) States() uint64 { return p.Parameters + p.Gradients + p.Optimizer }
+
+// setup is a model split in a way.
+type setup struct {
+	Model
+	Degrees
+	buffers func(communicators int) (least, most uint64)
+}
+
+func buffersOf(l Layout) func(int) (uint64, uint64) {
+	return func(communicators int) (uint64, uint64) {
+		if !l.NCCL {
+			return 0, 0
+		}
+		least, most := nccl.Buffers(l.Buffer, l.Channels)
+		return uint64(communicators) * least, uint64(communicators) * most
+	}
+}
+
+// parts are what a rank of a stage needs.
+func (s setup) parts(stage int) Parts {
+	held := s.heldBy(stage)
+	trained := portion(held, s.Trainable, s.Model.Parameters)
+	p := Parts{
+		Parameters:  cost(held-trained, dtype(s.DType).Milli) + cost(trained, s.trainedDType().Milli),
+		Gradients:   cost(trained, s.gradientMilli()),
+		Optimizer:   cost(trained, s.optimizerMilli()),
+		Activations: s.activations(stage),
+		Context:     contextSize,
+	}
+	p.Gathered = s.gathered(held, trained)
+	for at, part := range []*uint64{&p.Optimizer, &p.Gradients, &p.Parameters} {
+		if s.stage() > at {
+			*part = ceil(*part, s.Shard)
+		}
+	}
+	p.NCCLLeast, p.NCCLMost = s.buffers(len(s.communicators()))
+	return p
+}
+
+// heldBy are the parameters of a stage that a rank of it computes with.
+func (s setup) heldBy(stage int) uint64 {
+	if s.Pipeline == 1 {
+		return ceil(s.Model.Parameters, s.Tensor)
+	}
+	n := ceil(s.Model.Parameters-s.FirstStage-s.LastStage, s.Pipeline)
+	if stage == 0 {
+		n += s.FirstStage
+	}
+	if stage == s.Pipeline-1 {
+		n += s.LastStage
+	}
+	return ceil(n, s.Tensor)
+}
+
+// gathered is what communication holds beside the rest. FSDP has one unit in use and the
+// next one on its way, and the gradients of one before they are reduced.
+func (s setup) gathered(held, trained uint64) uint64 {
+	gradients := cost(trained, s.gradientMilli())
+	switch {
+	case s.Data == 1 || s.copies() && s.BucketView:
+		return 0
+	case s.copies():
+		return gradients
+	case s.Shard == 1:
+		return 0
+	case s.stage() < 3:
+		return min(gradients, cost(zeroBucket, s.gradientMilli()))
+	}
+	unit := min(ceil(s.Model.Parameters, usualUnits(s.Model.Parameters)*s.Tensor), held)
+	if s.Unit > 0 {
+		unit = ceil(s.Unit, s.Tensor)
+	}
+	return 2*cost(unit, dtype(s.DType).Milli) + cost(portion(unit, s.Trainable, s.Model.Parameters), s.gradientMilli())
+}
+
+// stepTakes is what an optimizer's step has at once where it works on all parameters
+// together (foreach in torch.optim, the default there): a copy of what it trains.
+func (s setup) stepTakes() uint64 {
+	held := s.heldBy(0)
+	n := cost(portion(held, s.Trainable, s.Model.Parameters), s.trainedDType().Milli)
+	if s.stage() > 0 {
+		n = ceil(n, s.Shard)
+	}
+	return n
+}
+
+// activations are those that a stage holds at most.
+func (s setup) activations(stage int) uint64 {
+	one := s.cut(s.Activations) / uint64(s.Pipeline)
+	if s.Pipeline > 1 && stage == s.Pipeline-1 {
+		one += s.LastStageActivations / uint64(s.Tensor)
+	}
+	return one / uint64(s.Context) * uint64(s.inFlight(stage))
+}
+
+// cut is the part of activations that is left to a rank of a tensor group. Of the 34 bytes
+// that a layer keeps for an element of its input, 10 stay whole unless the sequence is split
+// too (Korthikanti et al., equations 2 and 4).
+func (s setup) cut(bytes uint64) uint64 {
+	t := uint64(s.Tensor)
+	if t == 1 || s.SequenceParallel {
+		return bytes / t
+	}
+	return bytes/34*10 + bytes/34*24/t
+}
+
+// inFlight is how many micro-batches a stage holds.
+func (s setup) inFlight(stage int) int {
+	switch {
+	case s.Pipeline == 1:
+		return max(s.MicroBatches, 1)
+	case s.Schedule == GPipe && s.MicroBatches > 0:
+		return s.MicroBatches
+	case s.Schedule == GPipe:
+		return s.Pipeline
+	case s.MicroBatches > 0:
+		return min(s.MicroBatches, s.Pipeline-stage)
+	}
+	return s.Pipeline - stage
+}
+
+// cost is what so many numbers take, in bytes.
+func cost(n, milliBytes uint64) uint64 { return (n*milliBytes + milli - 1) / milli }
+
+func ceil(n uint64, parts int) uint64 { return (n + uint64(parts) - 1) / uint64(parts) }
+
+// portion is n times part of whole, without what would overflow.
+func portion(n, part, whole uint64) uint64 {
+	switch {
+	case part == whole:
+		return n
+	case whole == 0:
+		return 0
+	}
+	return mulDiv(n, part, whole)
+}

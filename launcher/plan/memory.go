@@ -1,0 +1,154 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/muster-dev/muster/launcher/memory"
+)
+
+// estimateMemory estimates what the job's ranks need of their GPUs' memory, and warns where
+// these have less.
+func (p *Plan) estimateMemory() []Problem {
+	if p.job.Memory == nil {
+		return nil
+	}
+	estimate, err := memory.Make(*p.job.Memory, p.memoryLayout())
+	if err != nil {
+		return []Problem{{Code: "memory_layout", Message: fmt.Sprintf("what ranks need of memory cannot be estimated: %v; change the sizes in the groups of the ranks block, or the number of ranks", err)}}
+	}
+	p.Memory = estimate
+	if estimate.Verdict != memory.TooLarge {
+		return nil
+	}
+	return []Problem{{Code: "memory_does_not_fit", Host: p.hostLacking(), Message: p.memoryWords()}}
+}
+
+// memoryLayout is the plan as far as memory goes.
+func (p *Plan) memoryLayout() memory.Layout {
+	l := memory.Layout{World: p.WorldSize, NCCL: p.Backend == "nccl"}
+	l.Buffer, l.Channels = p.bufferSettings()
+	for _, g := range p.job.Placement.Groups {
+		l.Groups = append(l.Groups, memory.Group{Name: g.Name, Size: g.Size})
+	}
+	for host := range p.Hosts {
+		l.Cards = append(l.Cards, p.cards(host)...)
+	}
+	return l
+}
+
+// cards are the devices of a host's ranks, each with its ranks. Devices that are no rank's
+// own are to be spread over: they count in equal parts for all ranks.
+func (p *Plan) cards(host int) []memory.Card {
+	h := p.Hosts[host]
+	var cards []memory.Card
+	at := map[string]int{}
+	for local := range h.Ranks {
+		rank := p.Ranks[h.FirstRank+local]
+		if rank.Device == nil {
+			continue
+		}
+		key := fmt.Sprint(rank.Device.gpu, rank.Device.MIG)
+		i, known := at[key]
+		if !known {
+			i, at[key] = len(cards), len(cards)
+			cards = append(cards, p.cardOf(host, *rank.Device))
+		}
+		cards[i].Ranks = append(cards[i].Ranks, rank.Rank)
+	}
+	for _, d := range h.Devices[min(h.Ranks, len(h.Devices)):] {
+		beside := p.cardOf(host, d)
+		for i := range cards {
+			cards[i].Spreads = true
+			cards[i].Used += beside.Used / uint64(h.Ranks)
+			if cards[i].Free == nil || beside.Free == nil {
+				cards[i].Free = nil
+				continue
+			}
+			sum := *cards[i].Free + *beside.Free/uint64(h.Ranks)
+			cards[i].Free = &sum
+		}
+	}
+	return cards
+}
+
+func (p *Plan) cardOf(host int, d Device) memory.Card {
+	total, used, reserved := memoryOf(p.facts[host].Devices.GPUs.GPUs[d.gpu], d)
+	if total == nil || used == nil {
+		return memory.Card{}
+	}
+	free := *total - min(*total, *used+orZero(reserved))
+	return memory.Card{Free: &free, Used: *used}
+}
+
+// lacking are the ranks whose GPUs have too little.
+func (p *Plan) lacking() []int {
+	var ranks []int
+	for rank, r := range p.Memory.Ranks {
+		if r.Verdict == memory.TooLarge {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
+}
+
+// hostLacking is the host of all ranks whose GPUs have too little, "" where several are.
+func (p *Plan) hostLacking() string {
+	ranks := p.lacking()
+	host := p.Ranks[ranks[0]].Host
+	if slices.ContainsFunc(ranks, func(rank int) bool { return p.Ranks[rank].Host != host }) {
+		return ""
+	}
+	return p.Hosts[host].Name
+}
+
+// memoryWords say what does not fit, why, and the least costly change that helps.
+func (p *Plan) memoryWords() string {
+	e, ranks := p.Memory, p.lacking()
+	worst := e.Ranks[e.Worst]
+	who, each := "rank "+Spans(ranks), ""
+	if len(ranks) > 1 {
+		who, each = "ranks "+Spans(ranks), "up to "
+	}
+	if host := p.hostLacking(); host != "" {
+		who = host + ": " + who
+	}
+	text := fmt.Sprintf("%s: memory is estimated not to fit: %s%s of a GPU%s, of which %s are free", who, each, bytesWord(worst.Need), sharingWords(worst), bytesWord(*worst.Free))
+	if e.Copied != "" {
+		text += "; " + e.Copied
+	}
+	return text + "; " + p.remedyWords() + "; muster plan shows what it is made of"
+}
+
+func sharingWords(r memory.Rank) string {
+	if r.Sharing < 2 {
+		return ""
+	}
+	return fmt.Sprintf(" that %d ranks share", r.Sharing)
+}
+
+// remedyWords are the change of least cost that makes it fit.
+func (p *Plan) remedyWords() string {
+	remedy := p.Memory.Cheapest()
+	if remedy == nil {
+		return "nothing that muster knows of makes it fit on GPUs like these"
+	}
+	return fmt.Sprintf("what would fit at the least cost: %s (then %s)", remedy.Change, bytesWord(remedy.Need))
+}
+
+// memoryNotes tell of what is only just enough, and of what is not compared.
+func (p *Plan) memoryNotes() []Problem {
+	if p.Memory == nil {
+		return nil
+	}
+	worst := p.Memory.Ranks[p.Memory.Worst]
+	if p.Memory.Verdict == memory.Tight {
+		return []Problem{{Code: "memory_tight", Message: fmt.Sprintf("memory is estimated to be tight: rank %d needs %s to %s of a GPU%s, of which %s are free",
+			p.Memory.Worst, bytesWord(worst.Need), bytesWord(worst.Most), sharingWords(worst), bytesWord(*worst.Free))}}
+	}
+	unknown := func(r memory.Rank) bool { return r.Verdict == memory.Unknown }
+	if slices.ContainsFunc(p.Memory.Ranks, unknown) {
+		return []Problem{{Code: "memory_unknown", Message: "memory: some ranks have no GPU, or one that does not tell its free memory: what they need is not compared with anything"}}
+	}
+	return nil
+}

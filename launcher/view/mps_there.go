@@ -1,0 +1,67 @@
+package view
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/muster-dev/muster/launcher/facts"
+)
+
+// MPSOn is what there is of MPS on a host.
+type MPSOn struct {
+	Host string
+	facts.MPSThere
+}
+
+// MPSThere writes what there is of MPS on hosts as a table.
+func MPSThere(w io.Writer, hosts []MPSOn) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "HOST\tPID\tWHAT\tUSER\tRUN\tDEVICES\tCLIENTS\tSTATE\tFOLDER")
+	for _, h := range hosts {
+		for _, p := range h.Processes {
+			what := "daemon"
+			if p.Server {
+				what = "server"
+			}
+			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Host, p.PID, what, p.User, dash(p.Run), dash(p.Device), pidList(p.Clients), p.State, dash(p.Pipe))
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, h := range hosts {
+		for _, m := range h.Modes {
+			words := fmt.Sprintf("left in exclusive process by run %s, and was %s before", m.Run, m.Was)
+			if m.Set {
+				words = "set back to compute mode " + m.Was + " after run " + m.Run
+			}
+			fmt.Fprintf(w, "%s: %s %s\n", h.Host, m.Device, words)
+		}
+		for _, left := range h.Left {
+			fmt.Fprintf(w, "%s: %s\n", h.Host, left)
+		}
+	}
+	return nil
+}
+
+type mpsThereJSON struct {
+	Version int           `json:"version"`
+	Hosts   []mpsHostJSON `json:"hosts"`
+}
+
+type mpsHostJSON struct {
+	Name      string              `json:"name"`
+	Processes []facts.MPSProcess  `json:"processes"`
+	Modes     []facts.ChangedMode `json:"modes"`
+	Left      []string            `json:"left"`
+}
+
+// MPSThereJSON writes the same as one JSON object (version 1).
+func MPSThereJSON(w io.Writer, hosts []MPSOn) error {
+	out := mpsThereJSON{Version: 1, Hosts: []mpsHostJSON{}}
+	for _, h := range hosts {
+		out.Hosts = append(out.Hosts, mpsHostJSON{h.Host, append([]facts.MPSProcess{}, h.Processes...), append([]facts.ChangedMode{}, h.Modes...), append([]string{}, h.Left...)})
+	}
+	return writeJSON(w, out)
+}
