@@ -29,6 +29,7 @@ func Before(in Input) []Finding {
 	j.sharing()
 	j.clocks()
 	j.reach()
+	j.visits()
 	j.ownName()
 	sortWorstFirst(j.found)
 	return j.found

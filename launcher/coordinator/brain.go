@@ -40,8 +40,9 @@ type settings struct {
 	firstPort  int
 	lastPort   int
 	job        *config.Job
-	checking   string  // one of Check...
-	clocks     []clock // of the hosts, against the launcher's; empty: not measured
+	checking   string           // one of Check...
+	pins       []rendezvous.Pin // of the hosts
+	clocks     []clock          // of the hosts, against the launcher's; empty: not measured
 }
 
 // clock is how far a host's clock is ahead of another, in seconds.
@@ -75,6 +76,7 @@ type brain struct {
 	earlySaid bool               // that some ranks have ended and others run on
 	warnings  []string
 	left      []string
+	visiting  visiting
 	checked   bool // hosts were checked
 	findings  []report.Finding
 	trials    trials
@@ -276,6 +278,10 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.started(n.Started)
 	case n.Ended != nil && n.Ended.Attempt == b.ranks[n.Ended.Rank].attempt:
 		b.ended(n.Ended, at)
+	case n.Opened != nil && b.visiting.asked:
+		b.opened(host, n.Opened)
+	case n.Visited != nil && b.visiting.asked:
+		b.visiting.visited[host] = n.Visited
 	case n.Sight != nil:
 		b.seen(host, n.Sight)
 	case n.Samples != nil:
@@ -413,6 +419,9 @@ func (b *brain) tryCommit() {
 		if len(b.refusals) > 0 {
 			b.wrapUp()
 		}
+		return
+	}
+	if !b.haveVisited() {
 		return
 	}
 	if !b.passed {

@@ -22,6 +22,8 @@ type News struct {
 	Sight    *Sight             `json:"sight,omitempty"`
 	Samples  *samples.Digest    `json:"samples,omitempty"`
 	Observed *Observed          `json:"observed,omitempty"`
+	Opened   *Opened            `json:"opened,omitempty"`
+	Visited  *Visited           `json:"visited,omitempty"`
 	Device   *DeviceEvent       `json:"device,omitempty"`
 	Stacks   *StacksTaken       `json:"stacks,omitempty"`
 	Failing  *Failing           `json:"failing,omitempty"`

@@ -16,6 +16,8 @@ type Order struct {
 	Look     *Look     `json:"look,omitempty"`
 	Stacks   *Stacks   `json:"stacks,omitempty"`
 	Pace     *Pace     `json:"pace,omitempty"`
+	Open     *Open     `json:"open,omitempty"`
+	Visit    *Visit    `json:"visit,omitempty"`
 	Finish   *Finish   `json:"finish,omitempty"`
 }
 

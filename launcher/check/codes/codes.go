@@ -102,6 +102,7 @@ const (
 	Unreachable      = "unreachable"
 	SameSubnet       = "same_subnet"
 	MTUDiffers       = "mtu_differs"
+	MTUBlackHole     = "mtu_black_hole"
 	NameLoopback     = "name_is_loopback"
 	InterfaceMissing = "interface_missing"
 	InterfaceUnfit   = "interface_unfit"
@@ -190,6 +191,7 @@ var All = []Code{
 	{Name: Unreachable, Severity: Fail, When: Before, Meaning: "a host cannot reach another where ranks are to meet"},
 	{Name: SameSubnet, Severity: Warn, When: Before, Meaning: "two interfaces of a host are in one subnet"},
 	{Name: MTUDiffers, Severity: Warn, When: Before, Meaning: "the interfaces by which hosts meet have different MTUs"},
+	{Name: MTUBlackHole, Severity: Fail, When: Before, Meaning: "large packets between two hosts get lost, and nobody tells"},
 	{Name: NameLoopback, Severity: Warn, When: Before, Meaning: "a host's own name leads back to itself, and JAX gives others the address that it finds by that name"},
 	{Name: InterfaceMissing, Severity: Fail, When: Before, Meaning: "the network interface that is asked for is not there"},
 	{Name: InterfaceUnfit, Severity: Warn, When: Before, Meaning: "the network interface that is asked for leads to no other host"},
