@@ -23,8 +23,8 @@ import (
 const (
 	// noticeAfter is when a silence is said where the job file has no hang block.
 	noticeAfter = 10 * time.Minute
-	// staleDigest is how old what a host tells may be to be judged by.
-	staleDigest = 15 * time.Second
+	// stalePulse is how old what a host tells may be to be judged by.
+	stalePulse = 15 * time.Second
 	// stacksWait is how long hosts may take to find out where ranks are.
 	stacksWait = 20 * time.Second
 	// stragglerAfter is for how long a rank keeps others waiting before it is said; less where
@@ -34,9 +34,23 @@ const (
 
 // hanging is what is known of ranks in which nothing moves.
 type hanging struct {
-	said    map[int]bool // ranks that were told of, and have not moved since
+	pulses  map[int]toldPulses // the newest of each host
+	said    map[int]bool       // ranks that were told of, and have not moved since
 	asking  *asking
 	numbers int
+}
+
+type toldPulses struct {
+	*orders.Pulses
+	at rendezvous.Instant
+}
+
+// pulsed takes in the signs of life of a host's ranks.
+func (b *brain) pulsed(host int, p *orders.Pulses) {
+	if b.hanging.pulses == nil {
+		b.hanging.pulses = map[int]toldPulses{}
+	}
+	b.hanging.pulses[host] = toldPulses{p, b.now}
 }
 
 // asking is the question where ranks are that do not move.
@@ -113,13 +127,13 @@ func (b *brain) pulses() (seen []hang.Seen, whole bool) {
 // has looked meanwhile.
 func (b *brain) pulseOf(rank int) (hang.Pulse, bool) {
 	r := b.ranks[rank]
-	d, told := b.memory.digests[r.host]
-	if !told || b.now.Sub(d.at) > staleDigest {
+	p, told := b.hanging.pulses[r.host]
+	if !told || b.now.Sub(p.at) > stalePulse {
 		return hang.Pulse{}, false
 	}
-	for _, one := range d.Ranks {
-		if one.Rank == rank && one.Attempt == r.attempt && one.Pulse != nil {
-			return *one.Pulse, true
+	for _, one := range p.Ranks {
+		if one.Rank == rank && one.Attempt == r.attempt {
+			return one, true
 		}
 	}
 	return hang.Pulse{}, false

@@ -10,18 +10,16 @@ import (
 	"github.com/muster-dev/muster/launcher/hang"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/report"
-	"github.com/muster-dev/muster/launcher/samples"
 )
 
 // pulse has a host tell that nothing has moved in its ranks for so many seconds.
 func (d *drill) pulse(host int, still ...float64) {
-	digest := &samples.Digest{Attempt: d.b.attempt}
+	told := &orders.Pulses{}
 	for i, seconds := range still {
 		rank := 2*host + i
-		digest.Ranks = append(digest.Ranks, samples.Rank{Rank: rank, Attempt: d.b.ranks[rank].attempt, Now: samples.None(),
-			Pulse: &hang.Pulse{Rank: rank, Age: 10_000, Output: seconds, Told: seconds, CPU: seconds, Files: seconds}})
+		told.Ranks = append(told.Ranks, hang.Pulse{Rank: rank, Attempt: d.b.ranks[rank].attempt, Age: 10_000, Output: seconds, Told: seconds, CPU: seconds, Files: seconds})
 	}
-	d.news(host, orders.News{Samples: digest})
+	d.news(host, orders.News{Pulses: told})
 }
 
 func (d *drill) says(text string) bool {

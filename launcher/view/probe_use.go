@@ -12,7 +12,7 @@ import (
 func useNews(g plugins.GPU, d *facts.Devices) []news {
 	var all []news
 	add := func(format string, args ...any) { all = append(all, news{text: fmt.Sprintf(format, args...)}) }
-	if words := slowWords(g.Throttled); words != "" {
+	if words := plugins.SlowWords(g.Throttled); words != "" {
 		add("slowed down: %s", words)
 	}
 	if run := d.Taken[g.UUID]; run != "" {
@@ -28,7 +28,7 @@ func useNews(g plugins.GPU, d *facts.Devices) []news {
 	case "prohibited":
 		all = append(all, news{"no CUDA process is let in (compute mode prohibited)", true})
 	default:
-		add("compute mode %s", spaced(mode))
+		add("compute mode %s", plugins.Spaced(mode))
 	}
 	if isTrue(g.MIG.Enabled) {
 		add("partitioned (MIG) into %s", count(len(g.MIG.Instances), "device"))
@@ -37,23 +37,6 @@ func useNews(g plugins.GPU, d *facts.Devices) []news {
 		add("MIG is switched %s at the next reset", map[bool]string{true: "on", false: "off"}[*g.MIG.Pending])
 	}
 	return all
-}
-
-// slowWords say why a GPU is slow, if it is: at its power limit every busy GPU is.
-func slowWords(reasons []string) string {
-	var words []string
-	for _, reason := range reasons {
-		switch reason {
-		case "sw_power_cap":
-		case "hw_thermal", "sw_thermal":
-			words = append(words, "too hot ("+spaced(reason)+")")
-		case "hw_power_brake":
-			words = append(words, "the power supply asks for it (hw power brake)")
-		default:
-			words = append(words, spaced(reason))
-		}
-	}
-	return strings.Join(words, ", ")
 }
 
 // busyMemory is what the driver itself may use of an idle GPU.
