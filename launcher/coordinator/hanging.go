@@ -1,7 +1,9 @@
 package coordinator
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -353,6 +355,9 @@ func (b *brain) hangFacts(a *asking) []string {
 				b.rankWords(s.Rank), (one.Total-*used)/(1<<30), float64(most)/(1<<30)))
 		}
 	}
+	if len(b.hosts) > 1 {
+		facts = append(facts, b.interfaceFact())
+	}
 	for _, g := range b.plan.Groups {
 		if !g.Fast() {
 			facts = append(facts, fmt.Sprintf("ranks %d and %d reach each other by %s: a hang with P2P over such links is known; nccl { p2p_disable = true } tells", g.Pair[0], g.Pair[1], g.Link))
@@ -360,6 +365,26 @@ func (b *brain) hangFacts(a *asking) []string {
 		}
 	}
 	return facts
+}
+
+// interfaceFact says by which interfaces the hosts reach the first one, which is where NCCL's
+// sockets belong: a rank that takes another waits without a word.
+func (b *brain) interfaceFact() string {
+	meeting := b.meeting()
+	byName := map[string][]string{}
+	for i, h := range b.hosts {
+		name := cmp.Or(b.plan.Interface(i, meeting), "an unknown interface")
+		byName[name] = append(byName[name], h.name)
+	}
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		hosts := byName[name]
+		if len(hosts) > mostPlaces {
+			hosts = append(slices.Clone(hosts[:mostPlaces]), fmt.Sprintf("%d more", len(hosts)-mostPlaces))
+		}
+		words = append(words, name+" on "+strings.Join(hosts, ", "))
+	}
+	return "the hosts reach " + b.hosts[0].name + " by " + strings.Join(words, "; ") + ": nccl { debug = \"INFO\" } shows whether NCCL's sockets are there, nccl { socket_ifname = ... } puts them there"
 }
 
 // endsByHang reports whether a failure is a hang that the job file wants no restart after.

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-dev/muster/launcher/hang"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/samples"
 )
 
 // pulse has a host tell that nothing has moved in its ranks for so many seconds.
@@ -147,5 +148,26 @@ func TestAHangIsConcludedThoughAHostDoesNotAnswer(t *testing.T) {
 	d.tick(21*time.Second, 0, 1, 2)
 	if d.b.phase != stopping || d.b.lost == nil || !strings.Contains(strings.Join(d.b.lost.Evidence, "\n"), "has not said where it is") {
 		t.Errorf("the phase is %d, the cause %+v", d.b.phase, d.b.lost)
+	}
+}
+
+// NCCL hangs without a word where its buffers do not fit, or its sockets are elsewhere.
+func TestWhatIsKnownToMakeNCCLHangIsSaid(t *testing.T) {
+	d := newDrillOf(t, `hang {
+    silence = "1m"
+    action  = "stop"
+  }`).run()
+	d.b.plan.Backend = "nccl"
+	for host := range 3 {
+		full := samples.None()
+		full[samples.DeviceUsed] = 79.9 * (1 << 30)
+		d.news(host, orders.News{Samples: &samples.Digest{Ranks: []samples.Rank{{Rank: 2 * host, Now: full, Total: 80 << 30}}}})
+	}
+	d.hangs()
+	all := strings.Join(d.b.lost.Evidence, "\n")
+	for _, want := range []string{"the hosts reach a by eth0 on a, b, c", "rank 4 has 0.1 GiB free on its GPU, and a communicator of NCCL takes up to"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("the evidence lacks %q: %s", want, all)
+		}
 	}
 }
