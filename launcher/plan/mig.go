@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/nccl"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -285,10 +287,16 @@ func (c *chooser) checkUnlike(s share) {
 		return
 	}
 	words := kindWords(s.devices)
-	if whole := len(s.devices) - len(slices.DeleteFunc(slices.Clone(s.devices), func(d Device) bool { return !d.IsInstance() })); whole > 0 {
-		words = count(whole, "whole GPU") + " and MIG devices, " + words
+	for _, kind := range kinds {
+		if !kind[0].IsInstance() {
+			words = count(len(kind), "whole GPU") + " and MIG devices, " + words
+		}
 	}
-	c.warn("mig_unlike", "%s: its ranks have unlike devices (%s): the smallest sets the pace and the memory of all. Choose one kind, as in ranks { devices = %q }, or name the devices", c.host.Name, words, c.largestProfile(s.devices))
+	fix := "name those that are alike"
+	if profile := c.largestProfile(s.devices); profile != "" {
+		fix = fmt.Sprintf("choose one kind, as in ranks { devices = %q }, or name the devices", profile)
+	}
+	c.warn("mig_unlike", "%s: its ranks have unlike devices (%s): the smallest sets the pace and the memory of all; %s", c.host.Name, words, fix)
 }
 
 // largestProfile is that of the largest MIG device.
@@ -297,4 +305,44 @@ func (c *chooser) largestProfile(devices []Device) string {
 		return cmp.Or(cmp.Compare(flag(a.IsInstance()), flag(b.IsInstance())), cmp.Compare(c.sizeOf(a), c.sizeOf(b)))
 	})
 	return largest.Profile
+}
+
+// parts are the MIG devices among devices.
+func parts(devices []Device) []Device {
+	return slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return !d.IsInstance() })
+}
+
+// ofOneGPU reports whether two MIG devices are of one GPU.
+func ofOneGPU(devices []Device) bool {
+	found := parts(devices)
+	for i, d := range found {
+		if slices.ContainsFunc(found[:i], func(other Device) bool { return other.gpu == d.gpu && !other.same(d) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// OnMIG is what NCCL does for a host's ranks on MIG devices, why in words, and what to do where
+// it does not take them. software is what the host runs with; its zero value is not known.
+func (p *Plan) OnMIG(host int, software facts.Software, multi bool) (verdict nccl.MIGVerdict, why, fix string) {
+	m := Meeting{Software: make([]facts.Software, host+1)}
+	m.Software[host] = software
+	n := p.ncclHost(host, m)
+	verdict, why = nccl.OnMIG(n, multi)
+	return verdict, why, nccl.MIGFix(n)
+}
+
+// migNotes tell how NCCL works between MIG devices, where it does.
+func (p *Plan) migNotes() []Problem {
+	if p.Backend != "nccl" || p.Independent {
+		return nil
+	}
+	var notes []Problem
+	for i, h := range p.Hosts {
+		if verdict, why, _ := p.OnMIG(i, p.softwareOf(i, Meeting{}), false); verdict == nccl.MIGWorks && why != "" {
+			notes = append(notes, Problem{Code: nccl.CodeMIG, Host: h.Name, Message: h.Name + ": " + why})
+		}
+	}
+	return notes
 }
