@@ -16,7 +16,8 @@ type Host struct {
 	Sharing bool    // two ranks share a GPU
 	Version Version // what was found there
 	// Parts is how many of the job's devices there are MIG devices, OneGPU is set where two of
-	// them are of one GPU, and Ranks is how many ranks the job has in all.
+	// them are of one GPU, and Ranks is how many ranks the job has in all
+	// that talk to each other.
 	Parts  int
 	OneGPU bool
 	Ranks  int

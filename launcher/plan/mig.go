@@ -335,7 +335,7 @@ func (p *Plan) OnMIG(host int, software facts.Software, multi bool) (verdict ncc
 
 // migNotes tell how NCCL works between MIG devices, where it does.
 func (p *Plan) migNotes() []Problem {
-	if p.Backend != "nccl" || p.Independent {
+	if p.Backend != "nccl" {
 		return nil
 	}
 	var notes []Problem
