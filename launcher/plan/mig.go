@@ -346,3 +346,20 @@ func (p *Plan) migNotes() []Problem {
 	}
 	return notes
 }
+
+// PartNames are the MIG devices of a host as people call them, by UUID, in the plan or not.
+func (p *Plan) PartNames(host int) map[string]string {
+	names := map[string]string{}
+	d := p.facts[host].Devices
+	if d == nil || d.GPUs == nil {
+		return names
+	}
+	for i, g := range d.GPUs.GPUs {
+		for _, m := range g.MIG.Instances {
+			if m.UUID != "" {
+				names[m.UUID] = instanceOf(g, i, m).String()
+			}
+		}
+	}
+	return names
+}

@@ -12,7 +12,9 @@ import (
 )
 
 // migUUID is that of instance i of a GPU.
-func migUUID(gpu, i int) string { return fmt.Sprintf("MIG-%x%x000000-1111-5222-8333-444455556666", gpu, i) }
+func migUUID(gpu, i int) string {
+	return fmt.Sprintf("MIG-%x%x000000-1111-5222-8333-444455556666", gpu, i)
+}
 
 // cut is a machine whose GPUs are cut into MIG devices of these profiles, separated by spaces;
 // "-" leaves one whole, "" cuts it into nothing.
