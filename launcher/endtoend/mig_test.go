@@ -154,5 +154,22 @@ func TestARankOnAnotherMIGDeviceThanPlannedIsToldOf(t *testing.T) {
 	other := card.MIG.Instances[2].UUID
 	path := u.file("astray.hcl", fmt.Sprintf("job \"a\" {\n  command = [\"cudaworker\", \"-for\", \"1h\", \"-device\", %q]\n  hosts \"ssh\" {\n    names = [\"two\"]\n  }\n  ranks { devices = [%q] }\n  check { wrong_gpu = \"stop\" }\n}\n",
 		other, card.MIG.Instances[1].UUID))
-	u.run("run", path).exits(75).says("rank 0 on two runs on MIG device 2 of GPU 0 ("+other+"), which the plan does not have; the plan gave it MIG device 1 of GPU 0")
+	u.run("run", path).exits(75).says("rank 0 on two runs on MIG device 2 of GPU 0 (" + other + "), which the plan does not have; the plan gave it MIG device 1 of GPU 0")
+}
+
+// A daemon of MPS is started for one part, and its clients are on that part.
+func TestMPSHasADaemonForEachMIGDevice(t *testing.T) {
+	u := newUser(t, theParted(t))
+	path := u.gpuJob([]string{"two"}, `devices = { "1g.10gb" = 2 }`, "mode = \"independent\"\n  mps {\n    ranks_per_gpu = 2\n    pinned_memory_limit = \"4GiB\"\n  }")
+	_, uuids := u.inParts(path)
+	found := landings(t, u.run("run", path).exits(0))
+	if len(found) != 4 {
+		t.Fatalf("%d ranks: %v", len(found), found)
+	}
+	for i, uuid := range uuids {
+		if l := found[fmt.Sprintf("two:%d", i)]; l.UUID != uuid {
+			t.Errorf("rank %d is on %s, planned %s", i, l.UUID, uuid)
+		}
+	}
+	u.run("plan", u.gpuJob([]string{"two"}, `devices = ["1g.10gb"]`, "mode = \"independent\"\n  mps { ranks_per_gpu = 8 }")).exits(75).says("MPS takes 7 clients on MIG device 1 of GPU 0")
 }
