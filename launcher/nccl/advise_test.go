@@ -90,6 +90,9 @@ func TestAdvice(t *testing.T) {
 		{"", func(h *Host) { parts(false, at(30, 4), "")(h); h.Ranks = 1 }, "", ""},
 		{"NCCL_MNNVL_ENABLE=2", parts(false, at(31), "13.1"), CodeMIG, "have no NVLink"},
 		{"NCCL_MNNVL_ENABLE=0", parts(false, at(31), "13.1"), "", ""},
+		{"NCCL_NVLS_ENABLE=1", parts(true, at(31, 2), "13.1"), CodeMIG, "NCCL does not start"},
+		{"NCCL_NVLS_ENABLE=2", parts(true, at(31, 2), "13.1"), "", ""},
+		{"NCCL_MULTI_RANK_GPU_ENABLE=0", parts(true, at(31, 2), "13.1"), CodeMIG, "refuses them without it"},
 	} {
 		var vars []Var
 		for _, pair := range strings.Fields(c.vars) {
@@ -148,5 +151,21 @@ func TestNVLinkBeyondTheHostIsOffForMIGDevices(t *testing.T) {
 		if got := Derived(other); len(got) > 0 {
 			t.Errorf("%+v: %+v", other, got)
 		}
+	}
+}
+
+// NCCL 2.31.2 takes them for one GPU, whatever its guide says.
+func TestMIGDevicesOfOneGPUAreLetThrough(t *testing.T) {
+	for oneGPU, want := range map[bool]string{true: "NCCL_MULTI_RANK_GPU_ENABLE=1", false: ""} {
+		got := ""
+		for _, v := range Derived(Host{Parts: 2, OneGPU: oneGPU, Ranks: 2, Version: Version{NCCL: at(31, 2)}}) {
+			got += v.Name + "=" + v.Value
+		}
+		if got != want {
+			t.Errorf("of one GPU %v: %q, want %q", oneGPU, got, want)
+		}
+	}
+	if got := Derived(Host{Parts: 2, OneGPU: true, Ranks: 2, Version: Version{NCCL: at(30, 7)}}); len(got) > 0 {
+		t.Errorf("2.30: %+v", got)
 	}
 }

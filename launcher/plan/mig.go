@@ -188,7 +188,7 @@ func (c *chooser) someOfProfile(allowed []Device, ref config.DeviceRef, n int, t
 			len(idle), len(there), strings.Join(table, "\n"), c.minFreeHint("\n  ", busy))
 		return nil
 	}
-	return c.spread(idle, n, taken)
+	return c.parts(idle, n, taken)
 }
 
 // pick chooses n of the idle devices where the job file says only how many: whole GPUs first,
@@ -214,7 +214,7 @@ func (c *chooser) pick(idle []Device, n int) []Device {
 // pickOf chooses n devices of one kind.
 func (c *chooser) pickOf(kind []Device, n int, taken []Device) []Device {
 	if kind[0].IsInstance() {
-		return c.spread(kind, n, taken)
+		return c.parts(kind, n, taken)
 	}
 	return c.arrange(kind, n)
 }
@@ -224,29 +224,63 @@ func (c *chooser) sizeOf(d Device) uint64 {
 	return orZero(total)
 }
 
-// spread takes n MIG devices of as many GPUs as there are: always of the GPU of which this
-// run has the fewest, then of which others use the fewest, then of which most are left, then
-// in the order of PCI addresses. MIG keeps memory and SMs apart, but not the PCIe link through
-// which the ranks of different devices meet, and not power: those of one GPU share them. NCCL
-// before 2.31 moreover takes one rank per GPU. Packing would leave whole GPUs to others, who
-// cannot use them whole while MIG is on.
-func (c *chooser) spread(candidates []Device, n int, taken []Device) []Device {
+// parts takes n of the candidates, MIG devices of one profile, beside those that are taken
+// already. MIG keeps memory and SMs apart, but neither the PCIe link, through which ranks on
+// different GPUs meet, nor power. So they are spread, all the more as NCCL before 2.31 takes
+// one per GPU. Where NCCL takes several, those of one GPU reach each other directly, and over
+// the host's memory many times slower: then they are packed.
+func (c *chooser) parts(candidates []Device, n int, taken []Device) []Device {
 	left := slices.Clone(candidates)
 	slices.SortStableFunc(left, byPCI)
+	packed := c.packs()
 	var found []Device
 	for len(found) < n {
 		best := slices.MinFunc(left, func(a, b Device) int {
-			return cmp.Or(
-				cmp.Compare(onGPU(taken, a.gpu)+onGPU(found, a.gpu), onGPU(taken, b.gpu)+onGPU(found, b.gpu)),
-				cmp.Compare(c.inUse(a.gpu), c.inUse(b.gpu)),
-				cmp.Compare(onGPU(left, b.gpu), onGPU(left, a.gpu)))
+			if packed {
+				return c.closer(a, b, left, slices.Concat(taken, found), n-len(found))
+			}
+			return c.freer(a, b, left, slices.Concat(taken, found))
 		})
 		found = append(found, best)
 		left = slices.DeleteFunc(left, best.same)
 	}
 	slices.SortStableFunc(found, byPCI)
-	c.noteSpread(found, candidates)
+	c.noteParts(found, candidates, packed)
 	return found
+}
+
+// freer compares by how much of their GPUs is used: by this run, then by others, then by what
+// is left there.
+func (c *chooser) freer(a, b Device, left, taken []Device) int {
+	return cmp.Or(
+		cmp.Compare(onGPU(taken, a.gpu), onGPU(taken, b.gpu)),
+		cmp.Compare(c.inUse(a.gpu), c.inUse(b.gpu)),
+		cmp.Compare(onGPU(left, b.gpu), onGPU(left, a.gpu)))
+}
+
+// closer compares by how near they are to the rest of this run: on GPUs that it uses already,
+// then on one that has all n that are still wanted, and of those on the one with the fewest to
+// spare; where none has, on the one with the most.
+func (c *chooser) closer(a, b Device, left, taken []Device, n int) int {
+	hasA, hasB := onGPU(left, a.gpu), onGPU(left, b.gpu)
+	return cmp.Or(
+		cmp.Compare(onGPU(taken, b.gpu), onGPU(taken, a.gpu)),
+		cmp.Compare(flag(hasA < n), flag(hasB < n)),
+		cmp.Compare(hasA, hasB)*(1-2*flag(hasA < n)))
+}
+
+// packs reports whether ranks are better on one GPU than on several: NCCL joins them, and it is
+// known to take that.
+func (c *chooser) packs() bool {
+	if c.job.Independent || c.job.Backend != "" && c.job.Backend != "nccl" || c.facts.Software == nil {
+		return false
+	}
+	h := nccl.Host{Parts: 2, OneGPU: true, Ranks: 2, Version: nccl.ParseVersion(c.facts.Software.NCCL, "")}
+	if cuda := c.devices.GPUs.CUDA; cuda != nil {
+		h.CUDA = *cuda
+	}
+	verdict, _ := nccl.OnMIG(h, false)
+	return verdict == nccl.MIGWorks
 }
 
 func onGPU(devices []Device, gpu int) int {
@@ -270,14 +304,18 @@ func (c *chooser) inUse(gpu int) int {
 	return n
 }
 
-// noteSpread says why MIG devices were chosen of these GPUs, where there was a choice.
-func (c *chooser) noteSpread(found, candidates []Device) {
+// noteParts says why MIG devices were chosen of these GPUs, where there was a choice.
+func (c *chooser) noteParts(found, candidates []Device, packed bool) {
 	parents := len(split(found, func(d Device) int { return d.gpu }))
-	if len(found) < 2 || len(found) == len(candidates) || parents < 2 {
+	if len(found) < 2 || len(found) == len(candidates) || len(split(candidates, func(d Device) int { return d.gpu })) < 2 {
 		return
 	}
-	c.note("mig_parents", "%s: %s of profile %s are taken of %s: those of one GPU share its PCIe link and its power, and NCCL before 2.31 takes one rank per GPU",
-		c.host.Name, count(len(found), "MIG device"), cmp.Or(found[0].Profile, "unknown"), count(parents, "GPU"))
+	why := "those of one GPU share its PCIe link and its power, and NCCL before 2.31 takes one rank per GPU"
+	if packed {
+		why = "this NCCL joins those of one GPU directly, and those of different GPUs through the host's memory only"
+	}
+	c.note("mig_parents", "%s: %s of profile %s are taken of %s: %s",
+		c.host.Name, count(len(found), "MIG device"), cmp.Or(found[0].Profile, "unknown"), count(parents, "GPU"), why)
 }
 
 // checkUnlike tells of ranks that work together on devices of different kinds.

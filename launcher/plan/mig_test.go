@@ -94,6 +94,42 @@ func TestMIGDevicesAreChosenByProfileAndSpreadOverTheirGPUs(t *testing.T) {
 	mustHold(t, text(p.Notes), "2 MIG devices of profile 1g.10gb are taken of 2 GPUs", "PCIe link", "NCCL before 2.31")
 }
 
+// NCCL 2.31 joins those of one GPU directly.
+func TestMIGDevicesThatNCCLJoinsAreOnOneGPUWhereOneHasThem(t *testing.T) {
+	const small = "1g.10gb 1g.10gb 1g.10gb"
+	newer := func(layouts ...string) facts.Host {
+		h := cut(layouts...)
+		h.Software, h.Devices.GPUs.CUDA = &facts.Software{Torch: "2.9.0", NCCL: "2.31.2"}, ptr("13.0")
+		return h
+	}
+	for _, test := range []struct {
+		ranks string
+		host  facts.Host
+		want  string
+	}{
+		{`devices = { "1g.10gb" = 2 }`, newer(small, "1g.10gb 1g.10gb"), "1.0 1.1"},
+		{`devices = { "1g.10gb" = 3 }`, newer("1g.10gb 1g.10gb", small), "1.0 1.1 1.2"},
+		{`devices = { "1g.10gb" = 4 }`, newer("1g.10gb 1g.10gb", small), "0.0 1.0 1.1 1.2"},
+		{`devices = { "1g.10gb" = 1, "3g.40gb" = 1 }`, newer(small, "3g.40gb 1g.10gb"), "1.1 1.0"},
+		{"devices = { \"1g.10gb\" = 2 }\nbackend = \"gloo\"", newer(small, small), "0.0 1.0"},
+		{`devices = { "1g.10gb" = 2 }`, use(newer("1g.10gb 1g.10gb", small), 0, 0), "1.0 1.1"},
+	} {
+		if got := onParts(mustMake(t, on(t, 1, test.ranks), test.host)); got != test.want {
+			t.Errorf("%s: ranks on %s, want %s", test.ranks, got, test.want)
+		}
+	}
+	p := mustMake(t, on(t, 1, `devices = { "1g.10gb" = 2 }`), newer(small, small))
+	mustHold(t, text(p.Notes), "2 MIG devices of profile 1g.10gb are taken of 1 GPU: this NCCL joins those of one GPU directly")
+	if e := env(t, p, 1, Meeting{}); e["NCCL_MULTI_RANK_GPU_ENABLE"] != "1" {
+		t.Errorf("NCCL_MULTI_RANK_GPU_ENABLE=%q", e["NCCL_MULTI_RANK_GPU_ENABLE"])
+	}
+	h := newer(small, small)
+	h.Devices.GPUs.CUDA = ptr("12.8")
+	if got := onParts(mustMake(t, on(t, 1, `devices = { "1g.10gb" = 2 }`), h)); got != "0.0 1.0" {
+		t.Errorf("with an older driver: %s", got)
+	}
+}
+
 func TestWholeGPUsComeBeforeMIGDevicesAndEqualOnesBeforeAMixture(t *testing.T) {
 	mixed := []string{"-", "3g.40gb 1g.10gb 1g.10gb", "3g.40gb 1g.10gb", "-"}
 	for ranks, want := range map[string]string{
@@ -179,7 +215,7 @@ func TestNCCLBetweenMIGDevicesIsToldByItsVersion(t *testing.T) {
 		{with(one, "2.27.5", "13.0"), "nccl_shared_gpu", "", `("Duplicate GPU detected"): there is 2.27.5`},
 		{with(one, "2.31.1", "12.8"), "nccl_shared_gpu", "", "CUDA 13.0, and there is 12.8"},
 		{with(one, "", "13.0"), "nccl_shared_gpu", "", "not known"},
-		{with(one, "2.31.1", "13.0"), "", "nccl_mig", "NCCL 2.31.1 takes MIG devices (experimental), and through the host's memory only"},
+		{with(one, "2.31.1", "13.0"), "", "nccl_mig", "NCCL 2.31.1 takes MIG devices (experimental): those of one GPU reach each other directly"},
 		{with(two, "2.27.5", "13.0"), "nccl_mig", "", "supports MIG devices since 2.31 only: there is 2.27.5"},
 		{with(two, "2.31.1", "13.0"), "", "nccl_mig", "experimental"},
 	} {
