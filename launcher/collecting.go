@@ -41,8 +41,8 @@ func (r *Run) DoCollective(ctx context.Context) (Checked, int, error) {
 // command, which is ended when its time is over. A *Failure says why there was nothing to
 // measure.
 func (r *Run) collective(ctx context.Context, p *plan.Plan) ([]check.Finding, error) {
-	if p.Backend == "none" {
-		return nil, failure(report.ExitRefused, "there is nothing to measure: ranks { backend = \"none\" } says that the ranks do not work together")
+	if p.Backend == "none" || p.Independent {
+		return nil, failure(report.ExitRefused, "there is nothing to measure: the ranks of this job do not work together (mode = \"independent\", or ranks { backend = \"none\" })")
 	}
 	ask := collective.For(p.Backend, ranksOf(p))
 	kept := &collectiveView{View: r.View, readers: map[int]*collective.Reader{}}

@@ -61,6 +61,7 @@ type agent struct {
 	workers  map[int]*worker // by rank; those that ended are taken out
 	newest   map[int]output  // of each rank that was started
 	hold     *portHold
+	door     *rendezvous.Door   // for visits of other hosts; nil: not opened
 	portSeen rendezvous.Instant // when it was last looked whether rank 0 listens
 	keeper   proc.ID
 	beside   proc.ID            // the coordinator, on the head host
@@ -237,6 +238,12 @@ func (a *agent) obey(payload []byte) {
 		}
 	case o.Follow != nil:
 		a.startFollowing(o.Follow)
+	case o.Stacks != nil:
+		a.takeStacks(o.Stacks)
+	case o.Open != nil:
+		a.open(o.Open)
+	case o.Visit != nil:
+		a.visit(o.Visit)
 	case o.Look != nil:
 		go a.lookOnce(o.Look)
 	case o.Pace != nil:
@@ -249,6 +256,9 @@ func (a *agent) obey(payload []byte) {
 func (a *agent) takePort(o *orders.HoldPort) {
 	if a.hold != nil {
 		a.hold.release()
+	}
+	if a.door != nil {
+		a.door.Close()
 	}
 	news := &orders.PortHeld{Attempt: o.Attempt}
 	hold, err := holdPort(o.First, o.Last, a.facts.EphemeralPorts)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/muster-dev/muster/launcher/mps"
@@ -186,10 +187,13 @@ func (a *agent) loseMPS(d *mpsDaemon, why mpsTrouble) {
 
 // look asks all daemons for their clients.
 func (h *mpsHost) look(ctx context.Context) []orders.MPSSight {
-	var all []orders.MPSSight
-	for _, d := range h.daemons() {
-		all = append(all, d.look(ctx))
+	daemons := h.daemons()
+	all := make([]orders.MPSSight, len(daemons))
+	var looks sync.WaitGroup
+	for i, d := range daemons {
+		looks.Go(func() { all[i] = d.look(ctx) })
 	}
+	looks.Wait()
 	return all
 }
 

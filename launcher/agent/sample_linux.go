@@ -70,10 +70,13 @@ type sampledRank struct {
 	attempt int
 	slot    int
 	device  string // UUID; "": none
+	seen    int    // N of cuda:N by which it calls that
+	worker  *worker
 	began   time.Time
 	now     samples.Values
 	peaks   []samples.Peak
 	growth  []samples.Growth
+	signs   *signs
 }
 
 // sampled is what the samples of all attempts have in common. Only one goroutine at a time
@@ -98,7 +101,7 @@ type keptSample struct {
 // answers already.
 func (a *agent) sample(o *orders.Start, devices prober) {
 	if s := a.sampling; o.Alone && s != nil && !s.over {
-		s.add(o)
+		s.add(o, a.workers)
 		return
 	}
 	a.endSampling()
@@ -110,7 +113,7 @@ func (a *agent) sample(o *orders.Start, devices prober) {
 		run: a.sampled, attempt: a.attempt, slots: o.Slots, began: time.Now(), cancel: cancel, every: samplePace,
 		ranks: map[int]*sampledRank{}, pids: map[int]owner{},
 	}
-	s.add(o)
+	s.add(o, a.workers)
 	a.sampling = s
 	if devices != nil {
 		s.ended.Go(func() { s.lookOn(ctx, devices) })
@@ -118,11 +121,14 @@ func (a *agent) sample(o *orders.Start, devices prober) {
 	s.ended.Go(func() { a.measure(ctx, s) })
 }
 
-func (s *sampling) add(o *orders.Start) {
+func (s *sampling) add(o *orders.Start, workers map[int]*worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range o.Ranks {
-		s.ranks[r.Rank] = &sampledRank{attempt: o.Attempt, slot: r.Local, device: r.Device, began: time.Now(), now: samples.None()}
+		s.ranks[r.Rank] = &sampledRank{
+			attempt: o.Attempt, slot: r.Local, device: r.Device, seen: r.Seen, worker: workers[r.Rank], began: time.Now(), now: samples.None(),
+			signs: signsOf(workers[r.Rank]),
+		}
 	}
 }
 
@@ -234,8 +240,11 @@ func (a *agent) measure(ctx context.Context, s *sampling) {
 		}
 		if now.Sub(told) >= time.Duration(a.digestPace.Load())-samplePace/2 || now.Sub(s.began) < digestEarly {
 			told = now
-			digest := s.digest(now)
-			a.postUntil(ctx, func() { a.tell(orders.News{Samples: digest}) })
+			digest, pulses := s.digest(now), s.pulses(now)
+			a.postUntil(ctx, func() {
+				a.tell(orders.News{Samples: digest})
+				a.tell(orders.News{Pulses: pulses})
+			})
 		}
 		select {
 		case <-ticker.C:
@@ -298,19 +307,70 @@ func (s *sampling) measureOnce(now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	resident := residentOf(s.pids)
+	processes := map[int][]int{}
+	for pid, who := range s.pids {
+		processes[who.rank] = append(processes[who.rank], pid)
+	}
 	who, values := slices.Repeat([]samples.Occupant{samples.Nobody}, s.slots), slices.Repeat([]samples.Values{samples.None()}, s.slots)
 	for rank, r := range s.ranks {
 		r.now = samples.None()
 		if bytes, runs := resident[rank]; runs {
 			r.now[samples.RSS] = bytes
 			s.ofDevice(&r.now, rank, r.device, now)
-			r.peaks = samples.Raise(r.peaks, r.attempt, samples.PhaseOf(now.Sub(r.began).Seconds()), r.now)
+			r.signs.look(now, processes[rank], r.now)
+			phase := r.told(&r.now, samples.PhaseOf(now.Sub(r.began).Seconds()))
+			r.peaks = samples.Raise(r.peaks, r.attempt, phase, r.now)
 		}
 		if r.slot < s.slots {
 			who[r.slot], values[r.slot] = samples.Occupant{Rank: rank, Attempt: r.attempt}, r.now
 		}
 	}
 	return s.run.keep(who, now, values)
+}
+
+const (
+	// toldStale is after how many seconds what a rank has told of torch's memory is not that
+	// of now any more.
+	toldStale = 60
+	// mostPhases bounds of how many phases that a program names peaks are kept.
+	mostPhases = 12
+)
+
+// told fills in what the rank tells of torch's memory of its device, all its processes
+// together, and returns the phase that it names, or else this one.
+func (r *sampledRank) told(v *samples.Values, phase string) string {
+	if r.worker == nil {
+		return phase
+	}
+	latest := r.worker.observer.latest()
+	if latest == nil {
+		return phase
+	}
+	age := rendezvous.Now().Sub(r.worker.began).Seconds()
+	if latest.Torch != nil {
+		for _, d := range latest.Torch.Devices {
+			if d.Device != r.seen || r.device == "" || age-d.At > toldStale {
+				continue
+			}
+			plus(&v[samples.Allocated], float64(d.Allocated))
+			plus(&v[samples.Reserved], float64(d.Reserved))
+			if free := d.LargestFree; free != nil && !(v[samples.LargestFree] > float64(*free)) {
+				v[samples.LargestFree] = float64(*free)
+			}
+		}
+	}
+	if latest.Phase == "" || len(r.peaks) >= mostPhases && !slices.ContainsFunc(r.peaks, func(p samples.Peak) bool { return p.Phase == latest.Phase }) {
+		return phase
+	}
+	return latest.Phase
+}
+
+// plus adds to a value that may not be known yet.
+func plus(into *float64, n float64) {
+	if math.IsNaN(*into) {
+		*into = 0
+	}
+	*into += n
 }
 
 // ofDevice fills in what the newest sample of devices tells of a rank's.

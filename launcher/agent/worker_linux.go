@@ -118,7 +118,7 @@ func (a *agent) spawn(order *orders.Start, r orders.RankStart, ends []*os.File, 
 		"TORCHELASTIC_ERROR_FILE": filepath.Join(a.stateDir, fmt.Sprintf("attempt-%d", order.Attempt), fmt.Sprintf("rank-%d.error.json", r.Rank)),
 	}
 	a.observeBy(own, order, r, o)
-	env := layered(r.Defaults, a.base, r.Env, own)
+	env := layered(a.recorderEnv(order), r.Defaults, a.base, r.Env, own)
 	path, err := lookPath(order.Command[0], env, a.workdir)
 	if err != nil {
 		return nil, err

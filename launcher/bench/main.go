@@ -6,9 +6,11 @@
 // "true" on the same hosts, which is what any launcher over SSH has to do at least. Runs
 // of both alternate, so that whatever else the machine does hits both. Then it measures how
 // long a run on three hosts takes to end when a worker dies or a host is cut off, and to
-// start again, beside torchrun. It needs root and gcc, and ends whatever it starts.
+// start again, beside torchrun, and last what it costs to sample ranks while they run. It
+// needs root and gcc, and ends whatever it starts.
 //
 //	go run ./launcher/bench -muster bin/muster
+//	go run ./launcher/bench -muster bin/muster -sampling   the last only
 package main
 
 import (
@@ -27,21 +29,37 @@ import (
 )
 
 // limit bounds the whole of it.
-const limit = 5 * time.Minute
+const limit = 8 * time.Minute
 
 func main() {
 	muster := flag.String("muster", "bin/muster", "the binary to measure")
 	sizes := flag.String("hosts", "1,4,8,16", "how many hosts")
 	runs := flag.Int("runs", 9, "how often each is measured; the median counts")
+	sampling := flag.Bool("sampling", false, "measure only what sampling costs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if err := run(ctx, *muster, *sizes, *runs); err != nil {
+	err := error(nil)
+	if !*sampling {
+		err = run(ctx, *muster, *sizes, *runs)
+	}
+	if err == nil {
+		err = sampleIn(ctx, *muster)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+func sampleIn(ctx context.Context, muster string) error {
+	muster, err := filepath.Abs(muster)
+	if err != nil {
+		return err
+	}
+	return measureSampling(ctx, muster)
 }
 
 func run(ctx context.Context, muster, sizes string, runs int) error {

@@ -82,6 +82,11 @@ var rules = []rule{
 		why:  "a claim is a name in the kernel, and a file a file, whoever is interested",
 	},
 	{
+		from: []string{"launcher/samples"},
+		not:  []string{"launcher", "launcher/...", "rendezvous/...", "plugins/...", hcl, cty, grpc},
+		why:  "samples are numbers over time, whoever has measured them and is told",
+	},
+	{
 		from: []string{"launcher/event", "launcher/report"},
 		not: []string{"launcher", "launcher/config", "launcher/remote/...", "launcher/agent", "launcher/coordinator/...", "launcher/view",
 			"launcher/plan", "rendezvous/...", hcl, ssh, grpc},

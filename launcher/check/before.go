@@ -29,6 +29,7 @@ func Before(in Input) []Finding {
 	j.sharing()
 	j.clocks()
 	j.reach()
+	j.visits()
 	j.ownName()
 	sortWorstFirst(j.found)
 	return j.found
@@ -200,5 +201,3 @@ func orZero[T int | uint64](n *T) T {
 	}
 	return *n
 }
-
-func spaced(word string) string { return strings.ReplaceAll(word, "_", " ") }

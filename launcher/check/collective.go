@@ -62,7 +62,11 @@ const together = "what keeps them apart is to be looked at there: cable, switch 
 func (c *collectiveJudge) failed() {
 	switch {
 	case c.Failed != nil:
-		c.add(Finding{Code: codes.CollectiveFailed, Host: c.Failed.Host}, "", c.Failed.Tail, "ranks did not get through the measuring: %s", c.Failed.Message)
+		fix := c.Failed.Tail
+		if strings.Contains(fix, "No module named 'torch'") {
+			fix = "say whose torch it is: python = \"~/venv/bin/python\" in the job, or a setup that puts it into PATH; " + fix
+		}
+		c.add(Finding{Code: codes.CollectiveFailed, Host: c.Failed.Host}, "", fix, "ranks did not get through the measuring: %s", c.Failed.Message)
 	case len(c.Said) == 0:
 		c.several(codes.CollectiveFailed, "", "muster check without --collective tells what of hosts and torch is known", "ranks have said nothing of what they measured")
 	}

@@ -239,6 +239,15 @@ var cutNetworks = []scenario{
 		c.Hosts[0].Reach = append(c.Hosts[0].Reach, Reach{Of: 1, Addr: "10.0.0.2:9", Error: "no route to host"})
 	}},
 	{code: codes.MTUDiffers, severity: Warn, hosts: 3, where: "gpu03", says: "an MTU of 1500, where gpu01, gpu02 have 9000", fix: "ip link set dev eno1 mtu", wrong: at(2, func(f *facts.Host) { f.NICs[1].MTU = 1500 })},
+	{code: codes.MTUBlackHole, severity: Fail, hosts: 3, where: "", says: "gpu02 and gpu03: connections stand and large packets do not get through (those of 1450 bytes do); the MTU is 9000 on eno1 of gpu02 and 9000 on eno1 of gpu03", fix: "ip link set dev", wrong: func(c *cluster) {
+		c.Hosts[2].Visits = []Visit{{Of: 0, Addr: address(0), From: address(2)}, {Of: 1, Addr: address(1), From: address(2), Stuck: true, Passes: 1450}}
+	}},
+	{code: codes.Unreachable, severity: Fail, hosts: 3, where: "", says: "gpu01 and gpu02: connections stand and data does not get through", fix: "firewall", wrong: func(c *cluster) {
+		c.Hosts[1].Visits = []Visit{{Of: 0, Addr: address(0), From: address(1), Stuck: true}}
+	}},
+	{code: codes.Unreachable, severity: Warn, hosts: 3, where: "", says: "took longer than 5 s", fix: "--collective", wrong: func(c *cluster) {
+		c.Hosts[1].Visits = []Visit{{Of: 0, Addr: address(0), From: address(1), Stuck: true, Passes: 9000}}
+	}},
 	{code: codes.NameLoopback, severity: Warn, where: "gpu02", says: "its name gpu02 resolves to 127.0.1.1 there", fix: "/etc/hosts", ranks: "backend = \"gloo\"", more: `program = "jax"`, wrong: at(1, func(f *facts.Host) { f.HostnameAddrs = []string{"127.0.1.1"} })},
 	{code: codes.SameSubnet, severity: Warn, where: "gpu02", says: "eno1 and eno2 are both in 10.0.0.0/24", wrong: func(c *cluster) {
 		nic := &c.facts(1).NICs[2]

@@ -29,6 +29,8 @@ type Host struct {
 	// all hosts; nil: not measured. ClockError is how far off that may be.
 	ClockOffset *float64
 	ClockError  float64
+	// Visits are what came of its visits to other hosts, where hosts have visited each other.
+	Visits []Visit
 	// Reach are the addresses that it has tried, in the order of preference.
 	Reach []Reach
 }
@@ -39,6 +41,18 @@ type Reach struct {
 	Addr  string // IP, with or without a port
 	From  string // own IP that the connection left from
 	Error string // why not; empty: reached
+}
+
+// Visit is what became of a host's visit to another, at the address that ranks use.
+type Visit struct {
+	Of    int
+	Addr  string // IP
+	From  string // own IP that it left from; "" where it was not let in
+	Error string // why not; empty: reached
+	// Stuck is set where it was let in and large packets did not arrive; Passes is the
+	// largest packet of a few sizes that did, in bytes; 0: none.
+	Stuck  bool
+	Passes int
 }
 
 // runsWith is what workers are going to run with.

@@ -39,6 +39,7 @@ var jobSchema = schema{
 		{name: "plugin", label: `"NAME"`},
 		{name: "stop"},
 		{name: "early_exit"},
+		{name: "hang"},
 		{name: "restart"},
 		{name: "progress"},
 		{name: "observe"},
@@ -113,6 +114,7 @@ func (d *decoder) job(block *hclsyntax.Block) *Job {
 	job.Stop = d.stop(first(c.blocks["stop"]))
 	job.EarlyExit = d.earlyExit(first(c.blocks["early_exit"]))
 	job.Restart = d.restart(first(c.blocks["restart"]), job, ranks.backend)
+	job.Hang = d.hang(first(c.blocks["hang"]), len(c.blocks["restart"]) > 0)
 	job.Progress = d.progress(first(c.blocks["progress"]))
 	job.Observe = d.observe(first(c.blocks["observe"]))
 	job.Check = d.check(first(c.blocks["check"]))

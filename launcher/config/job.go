@@ -64,6 +64,7 @@ type Job struct {
 	Python    string  // interpreter whose torch is looked for; "": the command's own
 	Stop      Stop
 	EarlyExit EarlyExit
+	Hang      *Hang    `json:",omitempty"` // nil: a long silence is said, and no more
 	Restart   *Restart `json:",omitempty"` // nil: never
 	Progress  Progress `json:",omitzero"`
 	Observe   Observe  `json:",omitzero"`

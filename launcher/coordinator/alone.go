@@ -40,6 +40,7 @@ type unit struct {
 	exit     int           // status that it asks for then
 	failedAt rendezvous.Instant
 	survived []string
+	hung     *failure.Event // nothing moved in it, for which it is ended; nil: it was not found so
 }
 
 // beginAlone makes the places and what is to come to them.
@@ -125,6 +126,10 @@ func (b *brain) endedAlone(rank int) {
 	}
 	r.alone.survived = b.survivedBy(rank)
 	lost := b.lossOf(rank)
+	if r.alone.hung != nil {
+		lost = append(lost, *r.alone.hung)
+		r.alone.hung = nil
+	}
 	if !failedByItself(r.ended) && lost == nil {
 		b.settle(p, nil)
 		return
@@ -134,7 +139,8 @@ func (b *brain) endedAlone(rank int) {
 		evidence = nil
 	}
 	found, _ := failure.First(evidence, lost)
-	if b.job.Restart != nil && b.phase == running && !b.places.draining && b.decideOn(&r.alone.trials, found, r.alone.begun, r.at) {
+	mayRestart := b.job.Restart != nil && b.phase == running && !b.places.draining && !b.endsByHang(found)
+	if mayRestart && b.decideOn(&r.alone.trials, found, r.alone.begun, r.at) {
 		b.restartAlone(p)
 		return
 	}

@@ -40,8 +40,9 @@ type settings struct {
 	firstPort  int
 	lastPort   int
 	job        *config.Job
-	checking   string  // one of Check...
-	clocks     []clock // of the hosts, against the launcher's; empty: not measured
+	checking   string           // one of Check...
+	pins       []rendezvous.Pin // of the hosts
+	clocks     []clock          // of the hosts, against the launcher's; empty: not measured
 }
 
 // clock is how far a host's clock is ahead of another, in seconds.
@@ -75,6 +76,7 @@ type brain struct {
 	earlySaid bool               // that some ranks have ended and others run on
 	warnings  []string
 	left      []string
+	visiting  visiting
 	checked   bool // hosts were checked
 	findings  []report.Finding
 	trials    trials
@@ -85,6 +87,7 @@ type brain struct {
 	watch     *watching             // who holds the devices of the attempt; nil: nobody looks
 	events    map[int][]deviceEvent // of the attempt, by host
 	memory    memory
+	hanging   hanging
 	empty     *emptying // between an attempt's end and what follows; nil: not waited for
 	looks     int       // at devices that were asked for
 
@@ -275,6 +278,10 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.started(n.Started)
 	case n.Ended != nil && n.Ended.Attempt == b.ranks[n.Ended.Rank].attempt:
 		b.ended(n.Ended, at)
+	case n.Opened != nil && b.visiting.asked:
+		b.opened(host, n.Opened)
+	case n.Visited != nil && b.visiting.asked:
+		b.visiting.visited[host] = n.Visited
 	case n.Sight != nil:
 		b.seen(host, n.Sight)
 	case n.Samples != nil:
@@ -285,6 +292,10 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.deviceReported(host, n.Device, at)
 	case n.Warning != nil:
 		b.warning(h, n.Warning)
+	case n.Pulses != nil:
+		b.pulsed(host, n.Pulses)
+	case n.Stacks != nil:
+		b.stacksTaken(host, n.Stacks)
 	case n.Failing != nil:
 		b.failing(host, n.Failing, at)
 	case n.Finished != nil:
@@ -410,6 +421,9 @@ func (b *brain) tryCommit() {
 		if len(b.refusals) > 0 {
 			b.wrapUp()
 		}
+		return
+	}
+	if !b.haveVisited() {
 		return
 	}
 	if !b.passed {
@@ -548,7 +562,7 @@ func (b *brain) startOn(host int, m plan.Meeting) *orders.Start {
 	return &orders.Start{
 		Attempt: m.Attempt, Command: b.plan.CommandFor(m), Signal: b.stopSignal, Grace: b.grace,
 		Watch: len(b.plan.Hosts[host].Devices) > 0, Checkpoints: b.job.Progress.Folder, Slots: b.plan.Hosts[host].Ranks,
-		Observe: orders.Observe(b.job.Observe),
+		Observe: orders.Observe(b.job.Observe), Recorder: b.job.Hang != nil && b.plan.Backend == "nccl",
 	}
 }
 
@@ -561,7 +575,7 @@ func (b *brain) addRank(start *orders.Start, rank int, m plan.Meeting) bool {
 		b.internal(err)
 		return false
 	}
-	r := orders.RankStart{Rank: rank, Local: place.Local, CPUs: place.CPUs, Node: place.Node, Device: deviceOf(place), Env: map[string]string{}, Defaults: map[string]string{}}
+	r := orders.RankStart{Rank: rank, Local: place.Local, CPUs: place.CPUs, Node: place.Node, Device: deviceOf(place), Seen: b.plan.Seen(place.Rank), Env: map[string]string{}, Defaults: map[string]string{}}
 	for _, v := range vars {
 		if v.Default {
 			r.Defaults[v.Name] = v.Value

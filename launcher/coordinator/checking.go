@@ -60,6 +60,17 @@ func (b *brain) checkInput() check.Input {
 				one.Reach = append(one.Reach, check.Reach{Addr: r.Addr, From: r.Local, Error: r.Error})
 			}
 		}
+		visits := b.visitsBy(i)
+		for of := range b.hosts {
+			v, made := visits[of]
+			if !made {
+				continue
+			}
+			if of > 0 { // how the head host is reached was seen by every address of it
+				one.Reach = append(one.Reach, check.Reach{Of: of, Addr: v.Addr, From: v.Local, Error: v.Error})
+			}
+			one.Visits = append(one.Visits, check.Visit{Of: of, Addr: hostPart(v.Addr), From: v.Local, Error: v.Error, Stuck: v.Stuck, Passes: v.Passes})
+		}
 		in.Hosts = append(in.Hosts, one)
 	}
 	return in

@@ -272,6 +272,12 @@ func (b *brain) causeOf(found failure.Found) (*report.Cause, int) {
 	rank := found.Rank
 	c.Rank, c.Log = &rank, r.log
 	if r.ended == nil || b.lost != nil && v.Class == b.lost.Class { // muster has ended the attempt because of it
+		if b.lost != nil {
+			c.Tail = b.lost.Tail
+		}
+		return c, lossExit(v.Class)
+	}
+	if r.alone != nil && v.Class == class.Hang {
 		return c, lossExit(v.Class)
 	}
 	c.Tail = text(r.ended.Tail)

@@ -262,6 +262,7 @@ func (b *brain) tick(heard func(host int) (rendezvous.Instant, bool)) {
 	b.checkEarlyExit()
 	b.stopAfterNotice()
 	b.judgeSights()
+	b.judgeHang()
 	b.advance()
 }
 

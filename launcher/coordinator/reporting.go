@@ -151,7 +151,7 @@ func lossExit(class string) int {
 	switch class {
 	case report.ClassInternal:
 		return report.ExitInternal
-	case report.ClassEarlyExit:
+	case report.ClassEarlyExit, report.ClassHang:
 		return report.ExitTimeout
 	case report.ClassWrongGPU:
 		return report.ExitRefused

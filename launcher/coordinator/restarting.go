@@ -33,6 +33,10 @@ func (b *brain) decide() bool {
 	if !ok {
 		return false
 	}
+	if b.endsByHang(found) {
+		b.trials.decision = &restart.Decision{Reason: "hang { action = \"stop\" } ends the run"}
+		return false
+	}
 	return b.decideOn(&b.trials, found, b.begun, b.done)
 }
 

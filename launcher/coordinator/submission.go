@@ -75,6 +75,7 @@ func (s *Submission) plan() (*plan.Plan, settings, error) {
 	set := settingsOf(s.Run, job)
 	set.checking = s.Check
 	for _, h := range s.Hosts {
+		set.pins = append(set.pins, h.Pin)
 		set.clocks = append(set.clocks, clock{h.ClockOffset, h.ClockError})
 	}
 	return p, set, nil

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,12 +19,12 @@ import (
 
 var mpsRoom sharedBed
 
-// theMPSHosts are two machines with MPS: four cards of one, of the other older ones.
+// theMPSHosts are machines with MPS: four cards of one, older ones, and such with MIG.
 func theMPSHosts(t *testing.T) *testbed.Bed {
 	t.Helper()
-	names := []string{"shared", "old"}
+	names := []string{"shared", "old", "parted"}
 	return mpsRoom.get(t, testbed.Options{Hosts: len(names), Names: names, Each: func(i int, h *testbed.HostOptions) {
-		h.GPUs = onThisMachine(t, []func() *gpus.Scenario{gpus.L40S, gpus.Pascal}[i]()).OwnCards(100 + i)
+		h.GPUs = onThisMachine(t, []func() *gpus.Scenario{gpus.L40S, gpus.Pascal, idleMIG}[i]()).OwnCards(100 + i)
 	}})
 }
 
@@ -168,6 +169,9 @@ func TestMPSEndsWithTheRunHoweverThatEnds(t *testing.T) {
 		{"its keeper is killed", func(t *testing.T, _ *user, _ *launch, h *testbed.Host) {
 			signalTo(t, h, inRole(t, h, keeper), syscall.SIGKILL)
 		}},
+		{"its coordinator is killed", func(t *testing.T, _ *user, _ *launch, h *testbed.Host) {
+			signalTo(t, h, inRole(t, h, coordinator), syscall.SIGKILL)
+		}},
 		{"a worker fails", func(_ *testing.T, u *user, _ *launch, _ *testbed.Host) { u.file("fail", "") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -224,7 +228,7 @@ func TestADaemonOrServerThatDiesIsTheFirstCause(t *testing.T) {
 func TestAnotherAttemptHasADaemonThoughTheFirstHasDied(t *testing.T) {
 	u := newUser(t, theMPSHosts(t))
 	h := u.bed.Host("shared")
-	l := u.start("run", u.sharingJob("again", fmt.Sprintf("if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then exec cudaworker -for 60s; else exec cudaworker -for 100ms; fi"), "    devices = [0]", "    ranks_per_gpu = 2",
+	l := u.start("run", u.sharingJob("again", "if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then exec cudaworker -for 60s; else exec cudaworker -for 100ms; fi", "    devices = [0]", "    ranks_per_gpu = 2",
 		"restart {\n attempts = 1\n backoff = \"0s\"\n}"))
 	l.waitToSay("every rank was seen on its GPU")
 	control, _ := mpsProcesses(t, h)
@@ -289,6 +293,17 @@ func TestTwoRunsShareAHostWithoutMeetingEachOther(t *testing.T) {
 	first := u.sharingStarted("first", "-for 60s", "    devices = [0]", "    ranks_per_gpu = 2")
 	second := u.sharingStarted("second", fmt.Sprintf("-until %s/end", u.dir), "    devices = [1]", "    ranks_per_gpu = 2")
 	u.run("run", u.sharingJob("third", "-for 1s", "    devices = [0]\n    per_host = \"gpu\"", "    ranks_per_gpu = 2")).exits(75).says("covers GPU 0 already")
+	_, server := mpsProcesses(t, h)
+	for _, p := range server {
+		out, _, err := h.Run(t.Context(), "grep", "Max open files", fmt.Sprintf("/proc/%d/limits", p.PID))
+		fields := strings.Fields(string(out))
+		if err != nil || len(fields) < 5 {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if soft, _ := strconv.Atoi(fields[3]); soft < 16384 && fields[3] != fields[4] {
+			t.Errorf("the server may open %s files, of %s", fields[3], fields[4])
+		}
+	}
 	u.run("mps", "ps", "-H", "shared").prints("daemon", "serves", h.GPUs().GPUs[0].UUID)
 	u.run("mps", "stop", "-H", "shared").exits(0)
 	first.signal(syscall.SIGINT)
@@ -475,4 +490,89 @@ esac`, u.dir)
 		t.Error("the run is told to have ended well")
 	}
 	noMPSLeft(t, u.bed.Host("shared"))
+}
+
+func TestAMIGDeviceHasADaemonOfItsOwn(t *testing.T) {
+	u := newUser(t, theMPSHosts(t))
+	h := u.bed.Host("parted")
+	var uuid string
+	for _, g := range h.GPUs().GPUs {
+		if len(g.MIG.Instances) > 0 {
+			uuid = g.MIG.Instances[0].UUID
+			break
+		}
+	}
+	path := u.sharingJob("parted", "-bytes 1GiB -for 500ms", "    devices = ["+hclString(uuid)+"]", "    ranks_per_gpu = 2\n    pinned_memory_limit = \"2GiB\"")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := u.run("run", u.file("parted.hcl", strings.Replace(string(text), `"shared"`, `"parted"`, 1))).exits(0)
+	found := sharersOf(t, r)
+	if len(found) != 2 {
+		t.Errorf("%d workers have said where they are:\n%s", len(found), r.stdout)
+	}
+	for rank, s := range found {
+		if s.UUID != uuid || s.MPS == nil || s.MPS.Limit != 2<<30 {
+			t.Errorf("rank %s: %+v", rank, s)
+		}
+	}
+	noMPSLeft(t, h)
+}
+
+// daemonOnHost starts a daemon of MPS as people do. Without a folder it is where CUDA looks.
+func daemonOnHost(t *testing.T, h *testbed.Host, folder, devices string) testbed.Process {
+	t.Helper()
+	script := "exec " + gpus.MPSControl + " -d"
+	if folder != "" {
+		script = fmt.Sprintf("mkdir -p %[1]s; export CUDA_MPS_PIPE_DIRECTORY=%[1]s CUDA_MPS_LOG_DIRECTORY=%[1]s; %[2]s", folder, script)
+	}
+	if devices != "" {
+		script = "export CUDA_VISIBLE_DEVICES=" + devices + "; " + script
+	}
+	if out, errs, err := h.Run(t.Context(), "sh", "-c", script); err != nil {
+		t.Fatalf("%v: %s%s", err, out, errs)
+	}
+	control, _ := mpsProcesses(t, h)
+	if len(control) != 1 {
+		t.Fatalf("daemons: %v", control)
+	}
+	t.Cleanup(func() { _ = h.Kill(control[0].PID, syscall.SIGKILL) }) // it may be gone
+	return control[0]
+}
+
+func TestStaleStateOfMPSIsRecognised(t *testing.T) {
+	bed := theMPSHosts(t)
+	h := bed.Host("shared")
+	clean := func() { _, _, _ = h.Run(t.Context(), "rm", "-rf", "/tmp/nvidia-mps", "/run/stale") }
+	t.Cleanup(clean)
+	t.Run("sockets of a daemon that is no more", func(t *testing.T) {
+		defer clean()
+		u := newUser(t, bed)
+		d := daemonOnHost(t, h, "", "0")
+		signalTo(t, h, []testbed.Process{d}, syscall.SIGKILL)
+		u.run("run", u.sharingJob("own", "-for 300ms", "    devices = [0]", "    ranks_per_gpu = 2")).exits(0).says("left its folder /tmp/nvidia-mps")
+		u.run("run", u.sharingJob("theirs", "-for 300ms", "    devices = [0]", "    ranks_per_gpu = 2\n    daemon = \"existing\"")).exits(75).says("are the sockets of one that has ended")
+		if left := onHost(h, "/tmp/nvidia-mps/control"); len(left) != 1 {
+			t.Error("what others have left was not left alone")
+		}
+	})
+	t.Run("a daemon whose sockets are gone", func(t *testing.T) {
+		defer clean()
+		u := newUser(t, bed)
+		d := daemonOnHost(t, h, "/run/stale", "1")
+		if _, _, err := h.Run(t.Context(), "rm", "-rf", "/run/stale"); err != nil {
+			t.Fatal(err)
+		}
+		u.run("run", u.sharingJob("own", "-for 300ms", "    devices = [1]", "    ranks_per_gpu = 2")).exits(75).says("its folder has been removed", fmt.Sprintf("kill %d", d.PID))
+		u.run("run", u.sharingJob("theirs", "-for 300ms", "    devices = [1]", "    ranks_per_gpu = 2\n    daemon = \"existing\"\n    pipe_directory = \"/run/stale\"")).exits(75).says("has lost its folder")
+		u.run("run", u.sharingJob("beside", "-for 300ms", "    devices = [2]", "    ranks_per_gpu = 2")).exits(0)
+	})
+	t.Run("a daemon that takes every program for its client", func(t *testing.T) {
+		defer clean()
+		u := newUser(t, bed)
+		daemonOnHost(t, h, "", "")
+		path := u.gpuJob([]string{"shared"}, "    devices = [2]")
+		u.run("plan", path).exits(0).prints("will be clients of the MPS daemon of root in /tmp/nvidia-mps")
+	})
 }

@@ -288,3 +288,29 @@ if rank == 1 or attempt < 3:
 		}
 	}
 }
+
+// What NVML sees and what torch tells of the same device stand side by side, while the run
+// goes on and in its peaks.
+func TestTorchsNumbersStandBesideNVMLs(t *testing.T) {
+	u := newUser(t, theMachines(t))
+	program := u.file("training.py", fmt.Sprintf(`
+import os, time
+import torch
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.allocate((2 + rank) << 30, device=rank)
+torch.cuda.allocate(1 << 30, device=rank)
+torch.cuda.free(1 << 30, device=rank)
+while not os.path.exists(%q):
+    time.sleep(0.05)
+`, u.path("end")))
+	script := fmt.Sprintf("cudaworker -bytes 5GiB -until %s &\nexec python3 %s", u.path("end"), program)
+	run := u.start("run", u.onDevice("l40s", script, machinesOwn, fmt.Sprintf("env = { PYTHONPATH = %q }\nobserve {\n torch = true\n}", u.standIn())))
+	eventually(t, "status tells what torch holds", func() bool {
+		s := u.sampledNow()
+		return s.now(0, "allocated") == 2*gib && s.now(0, "reserved") == 3*gib && s.now(0, "largest_free") == gib && s.now(0, "process") == 5*gib &&
+			s.now(1, "allocated") == 3*gib && s.now(1, "reserved") == 4*gib && s.now(1, "device_used") >= 5*gib
+	})
+	u.run("status", "-").exits(0).prints("TENSORS", "RESERVED", "2.0 GiB", "TELLS")
+	u.file("end", "")
+	run.wait().exits(0)
+}

@@ -259,3 +259,43 @@ func TestAnOutOfMemoryShowsWhoHeldWhatJustBefore(t *testing.T) {
 	r := run.wait().exits(1)
 	r.says("oom.foreign_process", "NVML saw 36.", "of 1042 has 15.00 GiB")
 }
+
+// Tasks come and go in a place; what each has used is its own.
+func TestEachTasksMemoryIsItsOwn(t *testing.T) {
+	u := newUser(t, theMachines(t))
+	path := u.file("tasks.hcl", fmt.Sprintf(`job "g" {
+  command = ["cudaworker", "-for", "3s"]
+  mode    = "independent"
+  tasks   = [["-bytes", "30GiB"], ["-bytes", "5GiB"], ["-bytes", "6GiB"]]
+  hosts "ssh" {
+    names = ["l40s"]
+  }
+  ranks {
+    devices = 1
+  }
+  stop { grace = "1s" }
+  %s
+}
+`, machinesOwn))
+	u.run("run", path).exits(0)
+	rep := u.run("report", "-", "--json").exits(0).sampled()
+	for task, want := range []float64{30 * gib, 5 * gib, 6 * gib} {
+		if got := rep.Ranks[task].MemoryPeak; got == nil || *got != want {
+			t.Errorf("task %d has used %v at most, want %v", task, got, want)
+		}
+	}
+	if slices.ContainsFunc(rep.Findings, func(f finding) bool { return f.Code == "memory_imbalance" }) {
+		t.Errorf("tasks are compared with each other: %+v", rep.Findings)
+	}
+	seen := map[float64]bool{}
+	for line := range strings.Lines(u.run("top", "-", "--series").exits(0).stdout) {
+		var period struct{ Rank float64 }
+		if err := json.Unmarshal([]byte(line), &period); err != nil {
+			t.Fatal(err)
+		}
+		seen[period.Rank] = true
+	}
+	if len(seen) != 3 {
+		t.Errorf("there are samples of tasks %v", seen)
+	}
+}

@@ -2,6 +2,7 @@ package orders
 
 import (
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/hang"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/rendezvous"
@@ -22,7 +23,11 @@ type News struct {
 	Sight    *Sight             `json:"sight,omitempty"`
 	Samples  *samples.Digest    `json:"samples,omitempty"`
 	Observed *Observed          `json:"observed,omitempty"`
+	Opened   *Opened            `json:"opened,omitempty"`
+	Visited  *Visited           `json:"visited,omitempty"`
 	Device   *DeviceEvent       `json:"device,omitempty"`
+	Pulses   *Pulses            `json:"pulses,omitempty"`
+	Stacks   *StacksTaken       `json:"stacks,omitempty"`
 	Failing  *Failing           `json:"failing,omitempty"`
 	Finished *Finished          `json:"finished,omitempty"`
 }
@@ -36,6 +41,31 @@ type Observed struct {
 type RankObserved struct {
 	Attempt int             `json:"attempt"`
 	Latest  *observe.Latest `json:"latest"`
+}
+
+// Pulses are when the ranks of a host have last given signs of life.
+type Pulses struct {
+	Ranks []hang.Pulse `json:"ranks"`
+}
+
+// StacksTaken answers Stacks.
+type StacksTaken struct {
+	Number int               `json:"number"`
+	Ranks  map[int]RankStack `json:"ranks"` // that run
+}
+
+// RankStack is where a rank's program is.
+type RankStack struct {
+	Stdout []byte `json:"stdout,omitempty"` // the end of each
+	Stderr []byte `json:"stderr,omitempty"`
+	PID    int    `json:"pid"`           // of the process that was looked at
+	State  string `json:"state"`         // as the kernel has it: "S (sleeping) in futex_wait_queue"
+	How    string `json:"how,omitempty"` // the stack was found: "py-spy", "faulthandler", "kernel"
+	Text   string `json:"text,omitempty"`
+	Why    string `json:"why,omitempty"`  // there is no stack of the program
+	File   string `json:"file,omitempty"` // where all of it is
+	// Recorder is the file that torch's flight recorder has written.
+	Recorder string `json:"recorder,omitempty"`
 }
 
 // Failing says that this host ends its workers without having been told to.

@@ -14,7 +14,10 @@ type Order struct {
 	Signal   *Signal   `json:"signal,omitempty"`
 	Follow   *Follow   `json:"follow,omitempty"`
 	Look     *Look     `json:"look,omitempty"`
+	Stacks   *Stacks   `json:"stacks,omitempty"`
 	Pace     *Pace     `json:"pace,omitempty"`
+	Open     *Open     `json:"open,omitempty"`
+	Visit    *Visit    `json:"visit,omitempty"`
 	Finish   *Finish   `json:"finish,omitempty"`
 }
 
@@ -78,6 +81,9 @@ type Start struct {
 	Observe Observe `json:"observe,omitzero"`
 	// Watch has the host tell who holds its devices, as long as ranks run.
 	Watch bool `json:"watch,omitempty"`
+	// Recorder has torch's flight recorder of collectives listen for when to write what it
+	// has, and write it into the run's folder, where nobody else has said so.
+	Recorder bool `json:"recorder,omitempty"`
 	// Alone starts the ranks beside those that run: each has attempts of its own.
 	Alone bool `json:"alone,omitempty"`
 }
@@ -96,6 +102,7 @@ type RankStart struct {
 	// Defaults are set where neither the host's environment nor setup has the name.
 	Defaults map[string]string `json:"defaults,omitempty"`
 	Device   string            `json:"device,omitempty"` // UUID of its device; "": none
+	Seen     int               `json:"seen,omitempty"`   // N of cuda:N by which it calls that
 	CPUs     []int             `json:"cpus,omitempty"`   // that it is bound to; none: it is not
 	Node     *int              `json:"node,omitempty"`   // NUMA node whose memory it prefers
 }
@@ -134,6 +141,14 @@ type Look struct {
 // Pace says how often the host tells a digest of its samples.
 type Pace struct {
 	Every time.Duration `json:"every"`
+}
+
+// Stacks has the host find out where ranks are in their programs. Answered by a StacksTaken
+// with the same number.
+type Stacks struct {
+	Number int   `json:"number"` // from 1
+	Ranks  []int `json:"ranks"`
+	Deep   bool  `json:"deep"` // stacks too, not only the last lines of output
 }
 
 // Finish ends the agent, and with it the keeper. Answered by Finished.

@@ -375,7 +375,7 @@ func (p *Plan) bufferNote() []Problem {
 	if _, is := p.job.NCCL.Get("buffer_size"); !is || p.Backend != "nccl" || p.WorldSize < 2 {
 		return nil
 	}
-	size, channels := p.bufferSettings()
+	size, channels := p.BufferSettings()
 	var groups []string
 	for _, g := range p.job.Placement.Groups {
 		groups = append(groups, g.Name)
@@ -383,9 +383,9 @@ func (p *Plan) bufferNote() []Problem {
 	return []Problem{{Code: "nccl_buffers", Message: nccl.BufferNote(size, channels, groups)}}
 }
 
-// bufferSettings are the size of NCCL's buffers in bytes and the limit on its channels, as
+// BufferSettings are the size of NCCL's buffers in bytes and the limit on its channels, as
 // the nccl block sets them; 0 where it does not.
-func (p *Plan) bufferSettings() (size uint64, channels int) {
+func (p *Plan) BufferSettings() (size uint64, channels int) {
 	return uint64(p.ncclNumber("buffer_size")), int(cmp.Or(p.ncclNumber("max_ctas"), p.ncclNumber("max_channels")))
 }
 

@@ -27,7 +27,7 @@ func (p *Plan) estimateMemory() []Problem {
 // memoryLayout is the plan as far as memory goes.
 func (p *Plan) memoryLayout() memory.Layout {
 	l := memory.Layout{World: p.WorldSize, NCCL: p.Backend == "nccl"}
-	l.Buffer, l.Channels = p.bufferSettings()
+	l.Buffer, l.Channels = p.BufferSettings()
 	for _, g := range p.job.Placement.Groups {
 		l.Groups = append(l.Groups, memory.Group{Name: g.Name, Size: g.Size})
 	}

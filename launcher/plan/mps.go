@@ -181,12 +181,12 @@ func (c *chooser) checkMPS(s share) {
 			c.refuse("mps_mig", "%s: %s: drivers before %d give a MIG device no name that an MPS daemon can be started for (there is %s)", c.host.Name, d, mps.MIGByUUID, *c.devices.GPUs.Driver)
 		}
 	}
+	if c.facts.MPS != nil && c.facts.MPS.Program == "" {
+		c.refuse("no_mps", "%s: there is no %s, neither in PATH nor where drivers put it: install the driver's MPS (packages call it nvidia-compute-utils or nvidia-driver-cuda), or leave the mps block out", c.host.Name, mps.ControlProgram)
+	}
 	if m.Existing {
 		c.checkExisting(m, s)
 		return
-	}
-	if c.facts.MPS != nil && c.facts.MPS.Program == "" {
-		c.refuse("no_mps", "%s: there is no %s, neither in PATH nor where drivers put it: install the driver's MPS (packages call it nvidia-compute-utils or nvidia-driver-cuda), or leave the mps block out", c.host.Name, mps.ControlProgram)
 	}
 	c.checkOthers(s)
 	c.checkExclusive(m, s)
@@ -349,6 +349,11 @@ func (p *Plan) mpsProblems() []Problem {
 		all = append(all, Problem{Code: code, Host: host, Message: fmt.Sprintf(format, args...)})
 	}
 	for i, h := range p.Hosts {
+		for _, limit := range p.limitNames() {
+			if value, found := p.facts[i].Environ[limit.variable]; found && !limit.set {
+				say("mps_found", h.Name, "%s: %s=%s is set there, not by the job file, and limits ranks; the mps block has %s for that", h.Name, limit.variable, value, limit.name)
+			}
+		}
 		if p.Backend != "nccl" || len(h.Devices) == 0 {
 			continue
 		}
@@ -367,6 +372,19 @@ func (p *Plan) mpsProblems() []Problem {
 		}
 	}
 	return all
+}
+
+// limitName is a limit of the mps block.
+type limitName struct {
+	variable, name string
+	set            bool
+}
+
+func (p *Plan) limitNames() []limitName {
+	return []limitName{
+		{mps.ActiveThreads, "active_thread_percentage", len(p.job.MPS.Threads) > 0},
+		{mps.PinnedMemory, "pinned_memory_limit", len(p.job.MPS.Memory) > 0},
+	}
 }
 
 // ncclShares reports whether NCCL will let ranks share GPUs.

@@ -179,3 +179,12 @@ func TestSharingByTurnsIsAllowedAndItsPriceSaid(t *testing.T) {
 	p := mustMake(t, on(t, 1, "per_host = 4\ndevices = [0, 1]\nshared = true\nbackend = \"none\""), machine(0, 2, nvswitch))
 	mustHold(t, text(p.Warnings), "take turns", "mps { ranks_per_gpu")
 }
+
+func TestALimitThatTheHostSetsIsSaid(t *testing.T) {
+	h := withMPS(1)
+	h.Environ = map[string]string{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "10"}
+	mustHold(t, text(mustMake(t, sharing(t, `backend = "none"`, "ranks_per_gpu = 2"), h).Warnings), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=10 is set there", "active_thread_percentage")
+	if got := text(mustMake(t, sharing(t, `backend = "none"`, "ranks_per_gpu = 2; active_thread_percentage = 50"), h).Warnings); got != "" {
+		t.Error(got)
+	}
+}

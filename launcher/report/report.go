@@ -131,6 +131,7 @@ const (
 	ClassPort     = "port"      // MASTER_PORT was taken by another program
 	// ClassEarlyExit: a rank ended well while others ran on past the limit.
 	ClassEarlyExit = "early_exit"
+	ClassHang      = "hang" // nothing moved any more
 )
 
 // Cause is what came first.

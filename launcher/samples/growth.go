@@ -179,7 +179,7 @@ var kinds = map[string]struct{ what, may, do string }{
 	KindOutside: {"the memory of its device outside torch's allocator", "new NCCL communicators and their buffers, a library's workspace, or a leak outside torch",
 		"look for process groups or CUDA streams that are made again and again"},
 	KindDevice: {"the memory that it holds of its device", "torch's cache, NCCL's buffers, or a leak: which of them, only torch's own numbers could tell",
-		"let the job report torch's numbers, or print torch.cuda.memory_allocated() and memory_reserved() now and then"},
+		"observe { torch = true } in the job file has torch tell them"},
 	KindForeign: {"the memory in use of its device beside its own processes", "somebody else's process, which takes more and more",
 		"see muster top for who holds it"},
 	KindHost: {"the resident memory of its processes on the host", "a leak in the program or its data loaders, a cache of data in memory, or pinned buffers",

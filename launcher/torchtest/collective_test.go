@@ -47,7 +47,7 @@ func collective(t *testing.T, bed *testbed.Bed, path string, status int) []measu
 	}
 	var found []measured
 	for _, f := range result.Findings {
-		if strings.HasPrefix(f.Code, "collective_") || strings.HasPrefix(f.Code, "compute_wrong") {
+		if strings.HasPrefix(f.Code, "collective_") || strings.HasPrefix(f.Code, "compute_") {
 			found = append(found, f)
 		}
 	}

@@ -176,7 +176,7 @@ func Peaks(w io.Writer, rep *report.Report) error {
 			gpu = fmt.Sprint(r.GPU.Index)
 		}
 		for _, p := range r.Peaks {
-			fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%s", r.Rank, r.Host, gpu, p.Attempt, p.Phase)
+			fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%s", r.Rank, r.Host, gpu, p.Attempt, clean([]byte(p.Phase)))
 			for _, c := range metrics {
 				if _, known := most.Get(c.m); known {
 					fmt.Fprint(t, "\t"+sizeWord(p.Most, c.m))

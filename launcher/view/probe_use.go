@@ -13,7 +13,7 @@ import (
 func useNews(g plugins.GPU, d *facts.Devices) []news {
 	var all []news
 	add := func(format string, args ...any) { all = append(all, news{text: fmt.Sprintf(format, args...)}) }
-	if words := slowWords(g.Throttled); words != "" {
+	if words := plugins.SlowWords(g.Throttled); words != "" {
 		add("slowed down: %s", words)
 	}
 	if run := d.Taken[g.UUID]; run != "" {
@@ -29,7 +29,7 @@ func useNews(g plugins.GPU, d *facts.Devices) []news {
 	case "prohibited":
 		all = append(all, news{"no CUDA process is let in (compute mode prohibited)", true})
 	default:
-		add("compute mode %s", spaced(mode))
+		add("compute mode %s", plugins.Spaced(mode))
 	}
 	if isTrue(g.MIG.Enabled) {
 		all = append(all, news{migWords(g), g.MIG.Instances != nil && len(g.MIG.Instances) == 0})
@@ -60,23 +60,6 @@ func migWords(g plugins.GPU) string {
 		return fmt.Sprintf("partitioned (MIG), and it has no devices: nobody can use it; nvidia-smi mig -i %d -lgip lists the profiles that fit, and root makes devices with nvidia-smi mig -i %d -cgi PROFILE,... -C", g.Index, g.Index)
 	}
 	return fmt.Sprintf("partitioned (MIG) into %s: %s", count(len(g.MIG.Instances), "device"), strings.Join(words, ", "))
-}
-
-// slowWords say why a GPU is slow, if it is: at its power limit every busy GPU is.
-func slowWords(reasons []string) string {
-	var words []string
-	for _, reason := range reasons {
-		switch reason {
-		case "sw_power_cap":
-		case "hw_thermal", "sw_thermal":
-			words = append(words, "too hot ("+spaced(reason)+")")
-		case "hw_power_brake":
-			words = append(words, "the power supply asks for it (hw power brake)")
-		default:
-			words = append(words, spaced(reason))
-		}
-	}
-	return strings.Join(words, ", ")
 }
 
 // busyMemory is what the driver itself may use of an idle GPU.

@@ -44,7 +44,11 @@ func Status(w io.Writer, page notebook.Page, s event.State, now time.Time) error
 			fmt.Fprintf(t, "%d\t%s\tnot started\t\t\n", rank, hostOfRank(page, rank, r))
 			continue
 		}
-		line := fmt.Sprintf("%d\t%s\t%s\t%s\t%s%s", rank, hostOfRank(page, rank, r), rankWord(r), pidWord(r), age(r.Since, now), columns.of(rank, r))
+		used := columns.of(rank, r)
+		if used == "" && tells { // what it tells has a column of its own
+			used = strings.Repeat("\t", strings.Count(columns.titles(), "\t"))
+		}
+		line := fmt.Sprintf("%d\t%s\t%s\t%s\t%s%s", rank, hostOfRank(page, rank, r), rankWord(r), pidWord(r), age(r.Since, now), used)
 		if tells {
 			line += "\t" + toldWords(r.Observed)
 		}

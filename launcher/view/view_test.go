@@ -16,6 +16,7 @@ import (
 	"github.com/muster-dev/muster/launcher/notebook"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/samples"
 )
 
 // shown feeds pieces to a stream, one a millisecond, and returns the lines shown.
@@ -241,5 +242,25 @@ func TestStatusHasWhatRanksTellWhereTheyDo(t *testing.T) {
 	silent := event.State{Name: event.Running, Ranks: map[int]event.RankState{0: {Name: "running", PID: 7}}}
 	if got := shown(silent); strings.Contains(got, "TELLS") {
 		t.Errorf("%s", got)
+	}
+}
+
+// Ranks that have ended use nothing any more, and what they told keeps its column.
+func TestWhatARankTellsStandsInItsColumn(t *testing.T) {
+	s := telling()
+	rank := s.Ranks[0]
+	rank.Name = "ended"
+	s.Ranks[0] = rank
+	values := samples.None()
+	values[samples.RSS] = 1 << 30
+	s.Samples = &samples.Overview{Hosts: []samples.HostDigest{{Host: "gpu1", Digest: samples.Digest{Ranks: []samples.Rank{{Rank: 1, Now: values}}}}}}
+	var b bytes.Buffer
+	page := notebook.Page{Run: "j-abc", Job: "j", Hosts: []notebook.Host{{Name: "gpu1", Ranks: 2}}}
+	if err := Status(&b, page, s, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(b.String(), "\n")
+	if at := strings.Index(lines[1], "TELLS"); at < 0 || strings.Index(lines[2], "epoch 1, step 40") != at {
+		t.Errorf("%s", b.String())
 	}
 }

@@ -58,7 +58,9 @@ func play(part string, args []string) {
 		n, _ := strconv.Atoi(args[1])
 		goplugin.Serve(serving(fixed(strings.Repeat(args[0], n))))
 	case "samples":
-		Serve("played", sampler{prober("good")})
+		Serve("played", sampler{prober("good"), nil})
+	case "samples-of-eight":
+		Serve("played", sampler{prober("good"), eight()})
 	case "watches", "hangs-in-watch", "exits-in-watch", "refuses-to-watch":
 		Serve("played", &watcher{part: part})
 	case "tells":
@@ -145,12 +147,19 @@ type proberFunc func(ctx context.Context) (*plugins.GPUs, error)
 
 func (f proberFunc) Probe(ctx context.Context) (*plugins.GPUs, error) { return f(ctx) }
 
-// sampler tells samples too: how often it was asked is the memory in use.
-type sampler struct{ plugins.GPUProber }
+// sampler tells samples too: those that it has or, without any, how often it was asked as the
+// memory in use.
+type sampler struct {
+	plugins.GPUProber
+	has *plugins.GPUSamples
+}
 
 var sampled uint64
 
-func (sampler) Sample(context.Context) (*plugins.GPUSamples, error) {
+func (s sampler) Sample(context.Context) (*plugins.GPUSamples, error) {
+	if s.has != nil {
+		return s.has, nil
+	}
 	sampled++
 	used := sampled
 	return &plugins.GPUSamples{GPUs: []plugins.GPUSample{{UUID: "GPU-a", State: plugins.StateOK, Memory: plugins.Memory{Used: &used}}}}, nil

@@ -96,3 +96,17 @@ func TestWhatKeepsNVMLFromStartingIsSaidByASample(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+// BenchmarkSampleOfEightGPUs is what a sample costs beside the driver itself.
+func BenchmarkSampleOfEightGPUs(b *testing.B) {
+	m := dgx(8)
+	for i := range m.gpus {
+		m.working(i, 97, 41)
+	}
+	p := New(m)
+	for b.Loop() {
+		if _, err := p.Sample(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

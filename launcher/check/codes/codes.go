@@ -102,6 +102,7 @@ const (
 	Unreachable      = "unreachable"
 	SameSubnet       = "same_subnet"
 	MTUDiffers       = "mtu_differs"
+	MTUBlackHole     = "mtu_black_hole"
 	NameLoopback     = "name_is_loopback"
 	InterfaceMissing = "interface_missing"
 	InterfaceUnfit   = "interface_unfit"
@@ -128,6 +129,8 @@ const (
 
 	MemoryGrowth    = "memory_growth"
 	MemoryImbalance = "memory_imbalance"
+	Silent          = "silent"
+	Straggler       = "straggler"
 )
 
 // All are the codes, in the order of reading: before the start GPUs, software, limits,
@@ -188,6 +191,7 @@ var All = []Code{
 	{Name: Unreachable, Severity: Fail, When: Before, Meaning: "a host cannot reach another where ranks are to meet"},
 	{Name: SameSubnet, Severity: Warn, When: Before, Meaning: "two interfaces of a host are in one subnet"},
 	{Name: MTUDiffers, Severity: Warn, When: Before, Meaning: "the interfaces by which hosts meet have different MTUs"},
+	{Name: MTUBlackHole, Severity: Fail, When: Before, Meaning: "large packets between two hosts get lost, and nobody tells"},
 	{Name: NameLoopback, Severity: Warn, When: Before, Meaning: "a host's own name leads back to itself, and JAX gives others the address that it finds by that name"},
 	{Name: InterfaceMissing, Severity: Fail, When: Before, Meaning: "the network interface that is asked for is not there"},
 	{Name: InterfaceUnfit, Severity: Warn, When: Before, Meaning: "the network interface that is asked for leads to no other host"},
@@ -213,6 +217,8 @@ var All = []Code{
 	{Name: CannotSee, Severity: Info, Worst: Warn, When: After, Meaning: "whose processes are on GPUs cannot be seen"},
 	{Name: MemoryGrowth, Severity: Warn, When: After, Meaning: "memory that a rank uses has risen steadily for an hour or more"},
 	{Name: MemoryImbalance, Severity: Warn, When: After, Meaning: "a rank has held far more memory of its GPU than the others"},
+	{Name: Silent, Severity: Warn, When: After, Meaning: "nothing has moved in any rank for the silence of the hang block"},
+	{Name: Straggler, Severity: Warn, When: After, Meaning: "a rank keeps the others waiting"},
 
 	{Name: "busy_device", Severity: Warn, When: Planning, Meaning: "a GPU that the job file names is busy; see gpu_in_use"},
 	{Name: "device_order", Severity: Warn, When: Planning, Meaning: "numbers of GPUs may mean different cards to CUDA"},

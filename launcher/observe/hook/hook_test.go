@@ -457,6 +457,7 @@ func TestWhatGoesWrongInTheHookIsToldOnceAndToNobodyElse(t *testing.T) {
 	for name, source := range map[string]string{
 		"another torch":        "import torch",
 		"numbers of its own":   "import torch\ntorch.cuda.memory_stats_as_nested_dict = lambda d: 1 // 0\nimport json\ntorch.cuda.allocate(1)",
+		"no snapshots":         "import torch\ndef none(): raise RuntimeError('not supported')\ntorch.cuda.memory_snapshot = none\nimport json\ntorch.cuda.allocate(1 << 20)",
 		"an observer it lacks": "import torch\ntorch._C._cuda_attach_out_of_memory_observer = lambda f: 1 // 0\nimport json\ntorch.cuda.allocate(1)",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -475,6 +476,9 @@ func TestWhatGoesWrongInTheHookIsToldOnceAndToNobodyElse(t *testing.T) {
 			b.last("torch trouble")
 			if got := b.heard("torch trouble"); len(got) != 1 {
 				t.Error(got)
+			}
+			if name == "no snapshots" && !strings.Contains(b.last("torch device 0"), "allocated=1048576 ") {
+				t.Errorf("its other numbers are lost: %q", b.heard(""))
 			}
 		})
 	}

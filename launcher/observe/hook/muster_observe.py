@@ -196,7 +196,11 @@ class Watcher(object):
             found = numbers(self.cuda.memory_stats_as_nested_dict(device))
             if found["reserved"] or found["peak_reserved"] or device in self.told:
                 stats[device] = found
-        self.look_for_largest(stats, now)
+        try:
+            self.look_for_largest(stats, now)
+        except Exception as error:  # other allocators have no snapshots
+            self.largest, self.look_after = {}, float("inf")
+            trouble("largest free block", error)
         self.tell(stats, now)
         for device, found in stats.items():
             if self.growth.grows(device, found["allocated"], now):
@@ -220,7 +224,7 @@ class Watcher(object):
         them, and so seldom that it costs nothing."""
         if now < self.look_after:
             return
-        if sum(found.pop("blocks") for found in stats.values()) > BLOCKS or history_is_kept():
+        if sum(found["blocks"] for found in stats.values()) > BLOCKS or history_is_kept():
             self.largest = {}
             self.look_after = now + SNAPSHOT_PACE
             return

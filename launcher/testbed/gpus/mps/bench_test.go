@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -247,4 +248,21 @@ func (b *bench) pid() int {
 func runs(pid int) bool {
 	_, err := gpus.StartTime(pid)
 	return err == nil
+}
+
+// killDaemon returns when the daemon is dead and its socket, which threads may have open
+// after its first one has ended, is nobody's.
+func (b *bench) killDaemon(sig syscall.Signal) {
+	b.t.Helper()
+	pid := b.pid()
+	if err := syscall.Kill(pid, sig); err != nil {
+		b.t.Fatal(err)
+	}
+	b.await("the daemon's death", func() bool {
+		conn, err := net.Dial("unix", filepath.Join(b.pipes, "control"))
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil && !runs(pid)
+	})
 }

@@ -40,7 +40,7 @@
 //
 // and Do "hang" (for Seconds), "crash" (SIGSEGV), or "error": Says is printed or answered,
 // and what starts ends with the status Error. A refused start of the server leaves the
-// client with cudaErrorMpsConnectionFailed:
+// client with cudaErrorMpsConnectionFailed. For example:
 //
 //	s := gpus.L40S()
 //	s.Faults = []gpus.Fault{{Function: gpus.MPSControl + " quit", Do: "hang", Seconds: 30}}

@@ -80,10 +80,7 @@ func TestTheDeathOfAServerIsTheClients(t *testing.T) {
 func TestADeadDaemonLeavesItsServer(t *testing.T) {
 	b := newBench(t, gpus.L40S()).start()
 	w := b.client(nil)
-	if err := syscall.Kill(b.pid(), syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	b.await("the daemon's death", func() bool { return !runs(b.pid()) })
+	b.killDaemon(syscall.SIGTERM)
 	if !runs(w.line.MPS.Server) || !runs(w.line.PID) {
 		t.Error("server or client are gone")
 	}

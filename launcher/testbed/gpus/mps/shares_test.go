@@ -4,6 +4,7 @@ package mps_test
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -184,5 +185,20 @@ func TestManyClientsNeedManyOpenFiles(t *testing.T) {
 	b.run(nil).fails("MPS client failed to connect")
 	if log := b.log("server.log"); !strings.Contains(log, "MPS Server failed to create/open SHM segment") {
 		t.Errorf("server.log:\n%s", log)
+	}
+}
+
+func TestADaemonServesOneMIGDevice(t *testing.T) {
+	s := gpus.MIG()
+	mig := s.GPUs[0].MIG.Instances[1]
+	b := newBench(t, s, "CUDA_VISIBLE_DEVICES="+mig.UUID).start()
+	w := b.client(nil)
+	if w.line.UUID != mig.UUID || w.line.MPS.Total != *mig.Memory {
+		t.Errorf("the client has %s with %d bytes", w.line.UUID, w.line.MPS.Total)
+	}
+	table := strings.Split(b.ask("ps"), "\n")
+	if !slices.Equal(strings.Fields(table[0]), []string{"PID", "ID", "SERVER", "DEVICE", "PARTITION", "NAMESPACE", "COMMAND"}) ||
+		len(table) != 2 || strings.Index(table[0], "PARTITION") != strings.Index(table[1], "N/A") {
+		t.Errorf("ps: %q", table)
 	}
 }

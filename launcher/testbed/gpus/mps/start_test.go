@@ -68,11 +68,7 @@ func TestWithoutADaemonAProcessRunsWithoutMPSAndSaysNothing(t *testing.T) {
 	}
 	alone("an empty folder")
 	b.start()
-	pid := b.pid()
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	b.await("the daemon's death", func() bool { return !runs(pid) })
+	b.killDaemon(syscall.SIGKILL)
 	if _, err := os.Stat(filepath.Join(b.pipes, "control")); err != nil {
 		t.Errorf("a killed daemon leaves no socket: %v", err)
 	}

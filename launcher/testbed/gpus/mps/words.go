@@ -58,7 +58,7 @@ func (e Error) Error() string {
 		errRPCFailure:       "the remote procedural call between the MPS server and the MPS client failed",
 		errServerNotReady:   "MPS server is not ready to accept new MPS client requests",
 		errMaxClients:       "the hardware resources required to create MPS client have been exhausted",
-		errMaxConnections:   "the hardware resources required to device connections have been exhausted",
+		errMaxConnections:   "the hardware resources required to support device connections have been exhausted",
 		errTerminated:       "the MPS client has been terminated by the server",
 	}[e]
 	if words == "" {

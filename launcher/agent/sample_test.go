@@ -1,0 +1,281 @@
+//go:build linux
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/observe"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/samples"
+	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/external"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// holding is a sample of one GPU with processes that hold so many bytes.
+func holding(at rendezvous.Instant, used uint64, held map[int]uint64) keptSample {
+	g := plugins.GPUSample{UUID: "GPU-a", State: plugins.StateOK, Memory: plugins.Memory{Used: &used, Total: new(uint64(100))},
+		Utilization: plugins.Utilization{GPU: new(97), Memory: new(41)}, Processes: []plugins.Process{}}
+	for pid, bytes := range held {
+		g.Processes = append(g.Processes, plugins.Process{PID: pid, Memory: new(bytes)})
+	}
+	return keptSample{gpus: &plugins.GPUSamples{GPUs: []plugins.GPUSample{g}}, at: at, taken: time.Now()}
+}
+
+// measuring is one of rank 0, this process with a child that is not there, on GPU-a.
+func measuring(t *testing.T) *sampling {
+	t.Helper()
+	s := &sampling{run: &sampled{path: filepath.Join(t.TempDir(), samplesFile), base: time.Now()}, slots: 2, began: time.Now(),
+		every: samplePace, ranks: map[int]*sampledRank{}, pids: map[int]owner{os.Getpid(): {rank: 0}, 1 << 30: {rank: 0, child: true}}}
+	s.add(&orders.Start{Ranks: []orders.RankStart{{Rank: 0, Local: 0, Device: "GPU-a"}, {Rank: 1, Local: 1, Device: "GPU-b"}}}, nil)
+	t.Cleanup(func() {
+		if s.run.recorder != nil {
+			_ = s.run.recorder.Close()
+		}
+	})
+	return s
+}
+
+func TestARankIsMeasuredByItsProcessesAndItsDevice(t *testing.T) {
+	s := measuring(t)
+	s.kept = []keptSample{holding(1, 50, map[int]uint64{os.Getpid(): 30, 1 << 30: 10, 4242: 5})}
+	if err := s.measureOnce(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	v := s.ranks[0].now
+	if v[samples.DeviceUsed] != 50 || v[samples.Process] != 40 || v[samples.GPU] != 97 || v[samples.Traffic] != 41 || v[samples.RSS] < 1<<20 {
+		t.Errorf("rank 0: %v", v)
+	}
+	if v := s.ranks[1].now; !math.IsNaN(v[samples.RSS]) || len(s.ranks[1].peaks) > 0 {
+		t.Errorf("rank 1, of which no process is there: %v", v)
+	}
+	d := s.digest(time.Now())
+	if len(d.Ranks) != 1 || d.Ranks[0].Processes != 2 || d.Ranks[0].Total != 100 || len(d.Others) != 1 || d.Others[0].PID != 4242 || *d.Others[0].Bytes != 5 {
+		t.Errorf("the digest is %+v", d)
+	}
+}
+
+// A driver that hangs leaves the last sample behind, which tells nothing of now.
+func TestASampleOfDevicesThatIsOldDoesNotCount(t *testing.T) {
+	s := measuring(t)
+	s.kept = []keptSample{holding(1, 50, nil)}
+	s.kept[0].taken = time.Now().Add(-time.Minute)
+	if err := s.measureOnce(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if v := s.ranks[0].now; !math.IsNaN(v[samples.DeviceUsed]) || math.IsNaN(v[samples.RSS]) {
+		t.Errorf("%v", v)
+	}
+}
+
+func TestAmountsThatAreNotToldAreNotKnown(t *testing.T) {
+	pids := map[int]owner{7: {rank: 0}}
+	known := holding(1, 50, map[int]uint64{7: 30})
+	without := holding(1, 50, map[int]uint64{7: 30})
+	without.gpus.GPUs[0].Processes[0].Memory = nil
+	unlisted := holding(1, 50, nil)
+	unlisted.gpus.GPUs[0].Processes = nil
+	for name, c := range map[string]struct {
+		sample keptSample
+		want   float64
+		known  bool
+	}{
+		"told":                       {known, 30, true},
+		"an amount is not":           {without, 0, false},
+		"processes are not":          {unlisted, 0, false},
+		"nobody of the rank's there": {holding(1, 50, map[int]uint64{9: 30}), 0, inFirstPIDNamespace()},
+	} {
+		if got, is := heldBy(c.sample, pids, 0, "GPU-a"); got != c.want || is != c.known {
+			t.Errorf("%s: %v, %v", name, got, is)
+		}
+	}
+}
+
+// The driver frees a process's memory before anybody hears of its end.
+func TestWhatARankHeldIsFromTheLastSampleInWhichItHeldSomething(t *testing.T) {
+	s := measuring(t)
+	pids := map[int]owner{7: {rank: 0}}
+	for i, held := range []map[int]uint64{{7: 30}, {7: 60}, {9: 5}, {9: 6}} {
+		k := holding(rendezvous.Instant(10*(i+1)), 50, held)
+		k.pids = pids
+		s.kept = append(s.kept, k)
+	}
+	for at, want := range map[rendezvous.Instant]rendezvous.Instant{45: 20, 25: 20, 15: 10} {
+		if k := s.before(0, at); k == nil || k.at != want {
+			t.Errorf("at %d: %+v, want that of %d", at, k, want)
+		}
+	}
+	if k := s.before(0, 5); k != nil {
+		t.Errorf("before all: %+v", k)
+	}
+	if k := s.before(1, 45); k == nil || k.at != 40 {
+		t.Errorf("of one that held nothing: %+v", k)
+	}
+}
+
+func TestSamplesOfDevicesAreTakenAtTheirPaceAndSeldomAfterAFailure(t *testing.T) {
+	s := measuring(t)
+	for _, c := range []struct {
+		found *plugins.GPUSamples
+		err   error
+		want  time.Duration
+	}{
+		{&plugins.GPUSamples{}, nil, samplePace},
+		{&plugins.GPUSamples{Every: 30}, nil, 30 * time.Second},
+		{nil, errors.New("the driver hangs"), sampleRetry},
+		{nil, &external.Error{Kind: external.KindUnsupported, Text: "it does not implement Sample"}, -1},
+	} {
+		if got := s.take(c.found, c.err); got != c.want || (s.why == "") != (c.err == nil) {
+			t.Errorf("%+v, %v: %v, %q", c.found, c.err, got, s.why)
+		}
+	}
+	for range 10 {
+		s.take(&plugins.GPUSamples{}, nil)
+	}
+	if len(s.kept) != samplesKept {
+		t.Errorf("%d samples are kept", len(s.kept))
+	}
+}
+
+func TestRanksThatStartAloneAreAddedAndLeaveWithTheirPeaks(t *testing.T) {
+	s := measuring(t)
+	if err := s.measureOnce(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	first := &worker{rank: 0, attempt: 0}
+	if peaks := s.leave(first); len(peaks) != 1 {
+		t.Errorf("peaks %+v", peaks)
+	}
+	s.pids = map[int]owner{os.Getpid(): {rank: 17}}
+	s.add(&orders.Start{Attempt: 2, Ranks: []orders.RankStart{{Rank: 17, Local: 0}}}, nil)
+	if err := s.measureOnce(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if s.leave(&worker{rank: 17, attempt: 1}) != nil || len(s.ranks) != 2 {
+		t.Error("an earlier attempt takes a later one's peaks away")
+	}
+	if err := s.run.recorder.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.run.recorder.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.run.recorder = nil
+	series, err := samples.Read(s.run.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := series.Lines()
+	if !slices.ContainsFunc(lines, func(l samples.Line) bool { return l.Rank == 17 && l.Attempt == 2 }) {
+		t.Errorf("kept are %+v", lines)
+	}
+}
+
+// BenchmarkASecondOfSampling is what the agent does each second for eight ranks of nine
+// processes each on eight GPUs; 0.5 % of a core are 5 ms.
+func BenchmarkASecondOfSampling(b *testing.B) {
+	s := &sampling{run: &sampled{path: filepath.Join(b.TempDir(), samplesFile), base: time.Now()}, slots: 8, began: time.Now(), every: samplePace,
+		ranks: map[int]*sampledRank{}, pids: map[int]owner{}}
+	o := &orders.Start{}
+	k := holding(1, 50, nil)
+	k.gpus.GPUs = nil
+	for rank := range 8 {
+		uuid := string(rune('a' + rank))
+		o.Ranks = append(o.Ranks, orders.RankStart{Rank: rank, Local: rank, Device: uuid})
+		g := holding(1, 50, map[int]uint64{rank + 1: 30}).gpus.GPUs[0]
+		g.UUID = uuid
+		k.gpus.GPUs = append(k.gpus.GPUs, g)
+		for child := range 9 { // processes that are not there are read as fast, nearly
+			s.pids[100*rank+child+1] = owner{rank: rank, child: child > 0}
+		}
+	}
+	s.pids[os.Getpid()] = owner{}
+	s.add(o, nil)
+	s.kept = []keptSample{k}
+	now := time.Now()
+	for b.Loop() {
+		now = now.Add(time.Second)
+		if err := s.measureOnce(now); err != nil {
+			b.Fatal(err)
+		}
+	}
+	_ = s.run.recorder.Close()
+}
+
+// Hours pass at once here: what is measured at them is kept and judged as in real ones.
+func TestGrowthOverHoursIsToldWithWhoseItIs(t *testing.T) {
+	const mib = 1 << 20
+	// How much is in use, of it the rank's, reserved by torch (0: it does not tell) and in
+	// tensors, all in MiB.
+	type numbers struct{ used, own, reserved, allocated uint64 }
+	for name, c := range map[string]struct {
+		kind string
+		at   func(minute uint64) numbers
+	}{
+		"tensors":             {samples.KindTensors, func(m uint64) numbers { return numbers{900 + 8*m, 800 + 8*m, 700 + 8*m, 600 + 8*m} }},
+		"the allocator":       {samples.KindCache, func(m uint64) numbers { return numbers{900 + 8*m, 800 + 8*m, 700 + 8*m, 600} }},
+		"outside torch":       {samples.KindOutside, func(m uint64) numbers { return numbers{900 + 8*m, 800 + 8*m, 700, 600} }},
+		"torch does not tell": {samples.KindDevice, func(m uint64) numbers { return numbers{900 + 8*m, 800 + 8*m, 0, 0} }},
+		"somebody else":       {samples.KindForeign, func(m uint64) numbers { return numbers{900 + 8*m, 800, 700, 600} }},
+		"it levels off":       {"", func(m uint64) numbers { return numbers{900 + min(8*m, 200), 800 + min(8*m, 200), 700, 600} }},
+		"a saw-tooth":         {"", func(m uint64) numbers { return numbers{3000, 800 + 100*(m%20), 700 + 100*(m%20), 600 + 100*(m%20)} }},
+		"evaluations":         {"", func(m uint64) numbers { return numbers{3000, 800 + 1000*(m/15%2), 700 + 1000*(m/15%2), 600} }},
+	} {
+		s := measuring(t)
+		teller := &observer{record: observe.NewRecord(os.Getpid(), true)}
+		s.ranks[0].worker = &worker{observer: teller, began: rendezvous.Now()}
+		start := time.Now()
+		for second := 0; second < 3*3600; second += 10 {
+			n := c.at(uint64(second / 60))
+			k := holding(1, n.used*mib, map[int]uint64{os.Getpid(): n.own * mib})
+			k.taken = start.Add(time.Duration(second) * time.Second)
+			k.gpus.GPUs[0].Memory.Total = new(uint64(8 << 30))
+			s.kept = []keptSample{k}
+			if n.reserved > 0 {
+				teller.record.Take(fmt.Appendf(nil, "torch device 0 allocated=%d reserved=%d", n.allocated*mib, n.reserved*mib), os.Getpid(), 0)
+			}
+			if err := s.measureOnce(k.taken); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.judge()
+		var found []string
+		for _, g := range s.digest(time.Now()).Ranks[0].Growth {
+			found = append(found, g.Kind)
+			if g.Slope < 440*mib || g.Slope > 520*mib || g.FullIn == 0 {
+				t.Errorf("%s: %+v", name, g)
+			}
+		}
+		if want := slices.DeleteFunc([]string{c.kind}, func(k string) bool { return k == "" }); !slices.Equal(found, want) {
+			t.Errorf("%s: found %v", name, found)
+		}
+	}
+}
+
+func TestWhatARankTellsOfTorchIsOfItsOwnDeviceAndOfNow(t *testing.T) {
+	s := measuring(t)
+	teller := &observer{record: observe.NewRecord(os.Getpid(), true)}
+	r := s.ranks[0]
+	r.worker = &worker{observer: teller, began: rendezvous.Now()}
+	teller.record.Take([]byte("torch device 0 allocated=5 reserved=7 largest_free=1\ntorch device 1 allocated=900 reserved=900\nphase evaluation"), os.Getpid(), 0)
+	teller.record.Take([]byte("torch device 0 allocated=2 reserved=3 largest_free=2"), os.Getpid()+1, 0)
+	v := samples.None()
+	if phase := r.told(&v, samples.PhaseLater); phase != "evaluation" || v[samples.Allocated] != 7 || v[samples.Reserved] != 10 || v[samples.LargestFree] != 2 {
+		t.Errorf("%s: %v", phase, v)
+	}
+	for i := range mostPhases {
+		r.peaks = samples.Raise(r.peaks, 0, fmt.Sprint("phase ", i), v)
+	}
+	v, r.worker.began = samples.None(), rendezvous.Now().Add(-time.Hour)
+	if phase := r.told(&v, samples.PhaseLater); phase != samples.PhaseLater || !math.IsNaN(v[samples.Allocated]) {
+		t.Errorf("an hour later, after many phases: %s: %v", phase, v)
+	}
+}

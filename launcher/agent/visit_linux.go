@@ -1,0 +1,55 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// open opens a door for the other hosts, which stays open until the agent ends.
+func (a *agent) open(o *orders.Open) {
+	listener, err := listenWithin(o.First, o.Last)
+	if err != nil {
+		a.tell(orders.News{Opened: &orders.Opened{Error: err.Error()}})
+		return
+	}
+	a.door = rendezvous.OpenDoor(a.identity, o.Pins, listener)
+	a.tell(orders.News{Opened: &orders.Opened{Port: a.door.Port()}})
+}
+
+// listenWithin listens on a port of the range.
+func listenWithin(first, last int) (net.Listener, error) {
+	count := last - first + 1
+	offset := rand.IntN(count)
+	var failed error
+	for i := range count {
+		var l net.Listener
+		if l, failed = net.Listen("tcp", ":"+strconv.Itoa(first+(offset+i)%count)); failed == nil {
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("no port of %d-%d is free: %w", first, last, failed)
+}
+
+// visit visits the other hosts, all at once, beside the loop.
+func (a *agent) visit(o *orders.Visit) {
+	go func() {
+		results := make([]rendezvous.Visit, len(o.Peers))
+		var all sync.WaitGroup
+		for i, p := range o.Peers {
+			all.Go(func() { results[i] = rendezvous.VisitPeer(context.Background(), a.identity, p.Pin, p.Addr) })
+		}
+		all.Wait()
+		visited := &orders.Visited{}
+		for i, p := range o.Peers {
+			visited.Results = append(visited.Results, orders.VisitOf{Host: p.Host, Visit: results[i]})
+		}
+		a.post(func() { a.tell(orders.News{Visited: visited}) })
+	}()
+}

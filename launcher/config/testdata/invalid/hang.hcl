@@ -1,0 +1,10 @@
+job "hang" {
+  command = ["python", "train.py"]
+  hosts "local" {}
+  hang {
+    silence = "1s"       # want: Time out of range
+    action  = "restart"  # want: No restart block
+    stacks  = "some"     # want: Wrong type
+    timeout = "10m"      # want: Unsupported argument
+  }
+}

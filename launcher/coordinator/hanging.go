@@ -1,0 +1,382 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/check"
+	checks "github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/failure"
+	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/failure/progress"
+	"github.com/muster-dev/muster/launcher/hang"
+	"github.com/muster-dev/muster/launcher/nccl"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/samples"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+const (
+	// noticeAfter is when a silence is said where the job file has no hang block.
+	noticeAfter = 10 * time.Minute
+	// stalePulse is how old what a host tells may be to be judged by.
+	stalePulse = 15 * time.Second
+	// stacksWait is how long hosts may take to find out where ranks are.
+	stacksWait = 20 * time.Second
+	// stragglerAfter is for how long a rank keeps others waiting before it is said; less where
+	// silence itself is less.
+	stragglerAfter = 2 * time.Minute
+)
+
+// hanging is what is known of ranks in which nothing moves.
+type hanging struct {
+	pulses  map[int]toldPulses // the newest of each host
+	said    map[int]bool       // ranks that were told of, and have not moved since
+	asking  *asking
+	numbers int
+}
+
+type toldPulses struct {
+	*orders.Pulses
+	at rendezvous.Instant
+}
+
+// pulsed takes in the signs of life of a host's ranks.
+func (b *brain) pulsed(host int, p *orders.Pulses) {
+	if b.hanging.pulses == nil {
+		b.hanging.pulses = map[int]toldPulses{}
+	}
+	b.hanging.pulses[host] = toldPulses{p, b.now}
+}
+
+// asking is the question where ranks are that do not move.
+type asking struct {
+	number int
+	since  rendezvous.Instant
+	seen   []hang.Seen // when they were found
+	open   map[int]bool
+	stacks map[int]orders.RankStack
+}
+
+// judgeHang looks whether anything still moves.
+func (b *brain) judgeHang() {
+	if b.phase != running {
+		b.hanging.asking = nil
+		return
+	}
+	if a := b.hanging.asking; a != nil {
+		if len(a.open) == 0 || b.now.Sub(a.since) > stacksWait {
+			b.hanging.asking = nil
+			b.concludeHang(a)
+		}
+		return
+	}
+	seen, whole := b.pulses()
+	silence := noticeAfter
+	if b.job.Hang != nil {
+		silence = b.job.Hang.Silence
+	}
+	for rank := range b.hanging.said { // what moves again may be told of again
+		if !slices.ContainsFunc(seen, func(s hang.Seen) bool { return s.Rank == rank && s.Still() >= silence.Seconds()/2 }) {
+			delete(b.hanging.said, rank)
+		}
+	}
+	if b.places != nil {
+		seen = slices.DeleteFunc(seen, func(s hang.Seen) bool { return !hang.Hung([]hang.Seen{s}, silence.Seconds()) || b.hanging.said[s.Rank] })
+		if len(seen) > 0 {
+			b.hangsNow(seen)
+		}
+		return
+	}
+	if !whole {
+		return
+	}
+	b.judgeStraggler(seen, min(stragglerAfter, silence/2))
+	if hang.Hung(seen, silence.Seconds()) && !b.hanging.said[seen[0].Rank] {
+		b.hangsNow(seen)
+	}
+}
+
+// pulses are those of the ranks that run, as of now; whole is unset where one is missing or
+// old.
+func (b *brain) pulses() (seen []hang.Seen, whole bool) {
+	whole = true
+	for rank, r := range b.ranks {
+		if !r.started || r.ended != nil || r.lost || r.alone != nil && r.alone.over {
+			continue
+		}
+		p, ok := b.pulseOf(rank)
+		if !ok {
+			whole = false
+			continue
+		}
+		mark := progress.Nowhere
+		if r.observed != nil {
+			mark = r.observed.Progress
+		}
+		seen = append(seen, hang.Seen{Pulse: p, Host: b.hosts[r.host].name, Mark: mark})
+	}
+	return seen, whole && len(seen) > 0
+}
+
+// pulseOf is a rank's newest pulse. What has passed since it was taken is not added: nobody
+// has looked meanwhile.
+func (b *brain) pulseOf(rank int) (hang.Pulse, bool) {
+	r := b.ranks[rank]
+	p, told := b.hanging.pulses[r.host]
+	if !told || b.now.Sub(p.at) > stalePulse {
+		return hang.Pulse{}, false
+	}
+	for _, one := range p.Ranks {
+		if one.Rank == rank && one.Attempt == r.attempt {
+			return one, true
+		}
+	}
+	return hang.Pulse{}, false
+}
+
+// hangsNow notes that ranks do not move, and asks where they are if that is wanted.
+func (b *brain) hangsNow(seen []hang.Seen) {
+	if b.hanging.said == nil {
+		b.hanging.said = map[int]bool{}
+	}
+	for _, s := range seen {
+		b.hanging.said[s.Rank] = true
+	}
+	if b.job.Hang == nil {
+		b.warn("", "%s; hang { silence = \"10m\" } finds out where they are, and ends or restarts the run where action says so", b.silenceWords(seen))
+		return
+	}
+	b.hanging.numbers++
+	a := &asking{number: b.hanging.numbers, since: b.now, seen: seen, open: map[int]bool{}, stacks: map[int]orders.RankStack{}}
+	b.hanging.asking = a
+	byHost := map[int][]int{}
+	for _, s := range seen {
+		byHost[b.ranks[s.Rank].host] = append(byHost[b.ranks[s.Rank].host], s.Rank)
+	}
+	for host, ranks := range byHost {
+		a.open[host] = true
+		b.send(host, orders.Order{Stacks: &orders.Stacks{Number: a.number, Ranks: ranks, Deep: b.job.Hang.Stacks}})
+	}
+	b.warn("", "%s; finding out where they are", b.silenceWords(seen))
+}
+
+// stacksTaken takes in where the ranks of a host are.
+func (b *brain) stacksTaken(host int, s *orders.StacksTaken) {
+	a := b.hanging.asking
+	if a == nil || s.Number != a.number {
+		return
+	}
+	delete(a.open, host)
+	for rank, stack := range s.Ranks {
+		a.stacks[rank] = stack
+	}
+}
+
+// silenceWords say for how long nothing has moved, and in which ranks.
+func (b *brain) silenceWords(seen []hang.Seen) string {
+	var ranks []int
+	still := seen[0].Still()
+	for _, s := range seen {
+		ranks = append(ranks, s.Rank)
+		still = min(still, s.Still())
+	}
+	who := b.listRanks(ranks)
+	if len(ranks) > 1 && len(ranks) == len(b.ranks) {
+		who = fmt.Sprintf("all %d ranks", len(ranks))
+	}
+	return fmt.Sprintf("no output, no progress and no work of %s for %v", who, time.Duration(still*float64(time.Second)).Round(time.Second))
+}
+
+// concludeHang does what the job file wants of ranks that do not move.
+func (b *brain) concludeHang(a *asking) {
+	for rank, stack := range a.stacks { // how far each is, where only its output says so
+		i := slices.IndexFunc(a.seen, func(s hang.Seen) bool { return s.Rank == rank })
+		if i >= 0 && !a.seen[i].Mark.Known() {
+			if steps := stepsIn(&orders.Evidence{Stdout: stack.Stdout, Stderr: stack.Stderr}, b.job.Progress.Pattern); steps != nil {
+				a.seen[i].Mark = steps.Furthest
+			}
+		}
+	}
+	if b.places != nil {
+		for _, s := range a.seen {
+			one := *a
+			one.seen = []hang.Seen{s}
+			b.actOnHang(&one)
+		}
+		return
+	}
+	b.actOnHang(a)
+}
+
+func (b *brain) actOnHang(a *asking) {
+	cause, still := b.causeOfHang(a)
+	if b.job.Hang.Action == config.HangReport {
+		f := check.Finding{Code: checks.Silent, Severity: check.Warn, Host: cause.Host, Rank: cause.Rank, Message: cause.Message + "\n  " + strings.Join(cause.Evidence, "\n  ")}
+		for _, f := range check.Apply([]check.Finding{f}, b.job.Check) {
+			b.find(reported(f))
+		}
+		return
+	}
+	at := b.now.Add(-time.Duration(still * float64(time.Second)))
+	if b.places != nil {
+		rank := a.seen[0].Rank
+		b.ranks[rank].alone.hung = &failure.Event{Class: class.Hang, Message: cause.Message, Host: cause.Host, Rank: rank, At: b.since(at), Evidence: cause.Evidence}
+		b.send(b.ranks[rank].host, orders.Order{Stop: &orders.Stop{Reason: "it hangs", Ranks: []int{rank}}})
+		return
+	}
+	b.lost, b.lostAt = cause, at
+	b.stopAll("nothing moves any more", false)
+}
+
+// causeOfHang words what was found out. still is for how many seconds nothing has moved.
+func (b *brain) causeOfHang(a *asking) (cause *report.Cause, still float64) {
+	c := &report.Cause{Class: class.Hang, Message: b.silenceWords(a.seen), Attempt: b.attempt}
+	still = a.seen[0].Still()
+	for _, s := range a.seen {
+		still = min(still, s.Still())
+	}
+	if suspect, ok := hang.Blame(a.seen); ok {
+		rank := suspect.Rank
+		r := b.ranks[rank]
+		c.Rank, c.Host, c.Log, c.Attempt = &rank, suspect.Host, r.log, r.attempt
+		if len(a.seen) > 1 {
+			c.Message += fmt.Sprintf("; %s on %s is the one to look at: %s", b.rankWords(rank), suspect.Host, suspect.Why)
+		}
+		c.Tail = lastWords(a.stacks[rank])
+	}
+	c.Evidence = append(b.placesOf(a), b.hangFacts(a)...)
+	return c, still
+}
+
+func lastWords(s orders.RankStack) string {
+	if len(s.Stderr) > 0 {
+		return text(s.Stderr)
+	}
+	return text(s.Stdout)
+}
+
+// mostPlaces is how many ranks are told of one by one.
+const mostPlaces = 16
+
+// placesOf says of each rank where it is, the one that is behind first.
+func (b *brain) placesOf(a *asking) []string {
+	sorted := slices.SortedStableFunc(slices.Values(a.seen), func(x, y hang.Seen) int { return x.Mark.Compare(y.Mark) })
+	var lines []string
+	for i, s := range sorted {
+		if i == mostPlaces {
+			lines = append(lines, fmt.Sprintf("and %d more", len(sorted)-i))
+			break
+		}
+		lines = append(lines, b.placeWords(s, a))
+	}
+	return append(lines, b.stackWords(sorted, a)...)
+}
+
+// stackWords say where stacks are to be found, and why there are none of the program.
+func (b *brain) stackWords(sorted []hang.Seen, a *asking) []string {
+	var lines, reasons []string
+	for i, s := range sorted {
+		stack := a.stacks[s.Rank]
+		if stack.File != "" && i == 0 {
+			lines = append(lines, fmt.Sprintf("all of its stack: %s:%s; those of the others lie beside their output too", s.Host, stack.File))
+		}
+		if stack.Recorder != "" && len(lines) < mostPlaces {
+			lines = append(lines, fmt.Sprintf("torch's flight recorder has written what rank %d did last: %s:%s", s.Rank, s.Host, stack.Recorder))
+		}
+		if stack.Why != "" && !slices.Contains(reasons, stack.Why) {
+			reasons = append(reasons, stack.Why)
+		}
+	}
+	for _, why := range reasons {
+		lines = append(lines, "no stack of the program: "+why)
+	}
+	return lines
+}
+
+func (b *brain) placeWords(s hang.Seen, a *asking) string {
+	words := []string{fmt.Sprintf("silent for %.0f s", s.Quiet())}
+	if s.Mark.Known() {
+		words = slices.Insert(words, 0, "at "+s.Mark.String())
+	}
+	switch {
+	case s.Spins:
+		words = append(words, "its GPU busy without traffic, as NCCL's kernels wait")
+	case s.Device != nil:
+		words = append(words, "its GPU at rest")
+	}
+	stack, found := a.stacks[s.Rank]
+	if !found {
+		words = append(words, "its host has not said where it is")
+		return fmt.Sprintf("%s on %s: %s", b.rankWords(s.Rank), s.Host, strings.Join(words, ", "))
+	}
+	words = append(words, fmt.Sprintf("pid %d %s", stack.PID, stateWords(stack.State)))
+	switch frames := hang.Innermost(stack.How, stack.Text); {
+	case frames != "" && stack.How == "kernel":
+		words = append(words, "in the kernel at "+frames)
+	case frames != "":
+		words = append(words, "by "+stack.How+" in "+frames)
+	}
+	return fmt.Sprintf("%s on %s: %s", b.rankWords(s.Rank), s.Host, strings.Join(words, ", "))
+}
+
+// stateWords say what a state of the kernel's means.
+func stateWords(state string) string {
+	switch {
+	case strings.HasPrefix(state, "T"), strings.HasPrefix(state, "t"):
+		return "is stopped (SIGSTOP or a debugger): kill -CONT has it go on"
+	case strings.HasPrefix(state, "D"):
+		return "waits for a device or a file system (" + state + ")"
+	}
+	return "is " + state
+}
+
+// hangFacts are what is known to make NCCL hang without a word.
+func (b *brain) hangFacts(a *asking) []string {
+	if b.plan.Backend != "nccl" {
+		return nil
+	}
+	var facts []string
+	size, channels := b.plan.BufferSettings()
+	_, most := nccl.Buffers(size, channels)
+	for _, s := range a.seen {
+		for _, one := range b.memory.digests[b.ranks[s.Rank].host].Ranks {
+			used := one.Now.Number(samples.DeviceUsed)
+			if one.Rank != s.Rank || used == nil || one.Total == 0 || one.Total-*used >= float64(most) {
+				continue
+			}
+			facts = append(facts, fmt.Sprintf("%s has %.1f GiB free on its GPU, and a communicator of NCCL takes up to %.1f GiB: a buffer that cannot be allocated is a known cause; less for torch (memory_fraction, a smaller micro-batch) or a smaller nccl { buffer_size }",
+				b.rankWords(s.Rank), (one.Total-*used)/(1<<30), float64(most)/(1<<30)))
+		}
+	}
+	for _, g := range b.plan.Groups {
+		if !g.Fast() {
+			facts = append(facts, fmt.Sprintf("ranks %d and %d reach each other by %s: a hang with P2P over such links is known; nccl { p2p_disable = true } tells", g.Pair[0], g.Pair[1], g.Link))
+			break
+		}
+	}
+	return facts
+}
+
+// endsByHang reports whether a failure is a hang that the job file wants no restart after.
+func (b *brain) endsByHang(found failure.Found) bool {
+	return found.Verdict.Class == class.Hang && b.job.Hang != nil && b.job.Hang.Action == config.HangStop
+}
+
+// judgeStraggler tells of a rank that keeps the others waiting.
+func (b *brain) judgeStraggler(seen []hang.Seen, after time.Duration) {
+	s, ok := hang.Straggler(seen, after.Seconds())
+	if !ok || b.places != nil {
+		return
+	}
+	rank := s.Rank
+	b.findOnce(fmt.Sprintf("straggler %d", rank), check.Finding{
+		Code: checks.Straggler, Severity: check.Warn, Host: s.Host, Rank: &rank,
+		Message: fmt.Sprintf("%s on %s keeps the others waiting: %s", b.rankWords(rank), s.Host, s.Why),
+		Fix:     "see what only it does (its data, a checkpoint, an evaluation), and whether its GPU or host is slower: muster check --collective",
+	})
+}

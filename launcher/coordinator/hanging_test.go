@@ -1,0 +1,151 @@
+package coordinator
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/hang"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/report"
+)
+
+// pulse has a host tell that nothing has moved in its ranks for so many seconds.
+func (d *drill) pulse(host int, still ...float64) {
+	told := &orders.Pulses{}
+	for i, seconds := range still {
+		rank := 2*host + i
+		told.Ranks = append(told.Ranks, hang.Pulse{Rank: rank, Attempt: d.b.ranks[rank].attempt, Age: 10_000, Output: seconds, Told: seconds, CPU: seconds, Files: seconds})
+	}
+	d.news(host, orders.News{Pulses: told})
+}
+
+func (d *drill) says(text string) bool {
+	return slices.ContainsFunc(d.all, func(a action) bool { return a.event != nil && strings.Contains(a.event.Message, text) })
+}
+
+// hangs has all ranks silent, rank 3 for longest, and answers the question where they are.
+func (d *drill) hangs() {
+	d.pulse(0, 70, 70)
+	d.pulse(1, 70, 75)
+	d.pulse(2, 70, 70)
+	d.tick(100*time.Millisecond, 0, 1, 2)
+	for host := range 3 {
+		d.news(host, orders.News{Stacks: &orders.StacksTaken{Number: d.b.hanging.numbers, Ranks: map[int]orders.RankStack{
+			2*host + 1: {PID: 7, State: "S (sleeping)", How: "kernel", Text: "[<0>] futex_wait+0x1/0x2\n", Stdout: []byte("step 5\n")},
+		}}})
+	}
+	d.tick(100*time.Millisecond, 0, 1, 2)
+}
+
+func TestAHangEndsTheRunWithTheRankThatWasSilentFirst(t *testing.T) {
+	d := newDrillOf(t, `hang {
+    silence = "1m"
+    action  = "stop"
+  }`).run()
+	d.hangs()
+	for rank := range 6 {
+		d.ended(rank, orders.Ended{Sent: "SIGTERM", Signal: "SIGTERM"})
+	}
+	r := d.end(0, 1, 2)
+	if c := r.FirstCause; r.Exit != report.ExitTimeout || c.Class != report.ClassHang || c.Rank == nil || *c.Rank != 3 || c.Host != "b" || !strings.Contains(c.Tail, "step 5") {
+		t.Errorf("the report is %+v, its cause %+v", r, r.FirstCause)
+	} else if all := strings.Join(c.Evidence, "\n"); !strings.Contains(all, "futex_wait") || !strings.Contains(all, "rank 0 on a") {
+		t.Errorf("the evidence is %s", all)
+	}
+}
+
+func TestAHangThatIsReportedOnlyLeavesTheRunAloneAndIsSaidOnce(t *testing.T) {
+	d := newDrillOf(t, `hang { silence = "1m" }`).run()
+	d.hangs()
+	d.hangs()
+	found := 0
+	for _, a := range d.all {
+		if a.event != nil && a.event.Kind == event.Found && a.event.Finding.Code == "silent" {
+			found++
+		}
+	}
+	if found != 1 || d.b.phase != running {
+		t.Errorf("it was said %d times, and the phase is %d", found, d.b.phase)
+	}
+	// What has moved again may hang again.
+	d.pulse(0, 1, 1)
+	d.pulse(1, 1, 1)
+	d.pulse(2, 1, 1)
+	d.tick(100*time.Millisecond, 0, 1, 2)
+	d.hangs()
+	if d.b.hanging.numbers != 2 {
+		t.Errorf("where ranks are was asked %d times", d.b.hanging.numbers)
+	}
+}
+
+func TestWithoutAHangBlockALongSilenceIsSaidAndNothingElse(t *testing.T) {
+	d := newDrill(t).run()
+	d.hangs()
+	if d.says("no output, no progress") {
+		t.Error("70 s were said already")
+	}
+	for host := range 3 {
+		d.pulse(host, 700, 700)
+	}
+	d.tick(100*time.Millisecond, 0, 1, 2)
+	d.tick(100*time.Millisecond, 0, 1, 2)
+	if !d.says("no output, no progress and no work of all 6 ranks for 11m40s") || d.b.hanging.asking != nil || d.b.phase != running {
+		t.Error("the silence was not said, or more was done")
+	}
+}
+
+func TestAHangIsRestartedByItsRule(t *testing.T) {
+	d := newDrillOf(t, `restart {
+    attempts = 1
+    on "hang" { env = { NCCL_P2P_DISABLE = "1" } }
+  }
+  hang {
+    silence = "1m"
+    action  = "restart"
+  }`).run()
+	d.hangs()
+	for rank := range 6 {
+		d.ended(rank, orders.Ended{Sent: "SIGTERM", Signal: "SIGTERM"})
+	}
+	if d.b.attempt != 1 || len(d.b.past) != 1 || d.b.past[0].Class != report.ClassHang || d.b.past[0].Changes["NCCL_P2P_DISABLE"] == "" {
+		t.Errorf("attempt %d, past %+v", d.b.attempt, d.b.past)
+	}
+}
+
+// A host that tells nothing says nothing about its ranks: it may be slow to answer.
+func TestAHostThatTellsNothingIsNoHang(t *testing.T) {
+	d := newDrillOf(t, `hang {
+    silence = "1m"
+    action  = "stop"
+  }`).run()
+	d.pulse(0, 70, 70)
+	d.pulse(1, 70, 70)
+	d.tick(100*time.Millisecond, 0, 1, 2)
+	if d.b.hanging.asking != nil {
+		t.Error("two of three hosts were enough")
+	}
+	d.pulse(2, 70, 70)
+	d.tick(16*time.Second, 0, 1, 2)
+	if d.b.hanging.asking != nil {
+		t.Error("what was told long ago was enough")
+	}
+}
+
+// A host that does not answer the question where its ranks are cannot keep the run.
+func TestAHangIsConcludedThoughAHostDoesNotAnswer(t *testing.T) {
+	d := newDrillOf(t, `hang {
+    silence = "1m"
+    action  = "stop"
+  }`).run()
+	for host := range 3 {
+		d.pulse(host, 70, 70)
+	}
+	d.tick(100*time.Millisecond, 0, 1, 2)
+	d.tick(21*time.Second, 0, 1, 2)
+	if d.b.phase != stopping || d.b.lost == nil || !strings.Contains(strings.Join(d.b.lost.Evidence, "\n"), "has not said where it is") {
+		t.Errorf("the phase is %d, the cause %+v", d.b.phase, d.b.lost)
+	}
+}

@@ -1,0 +1,88 @@
+package coordinator
+
+import (
+	"net"
+	"strconv"
+
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// mostVisiting is up to how many hosts visit each other: the visits grow with the square.
+const mostVisiting = 32
+
+// visiting is how far hosts are with visiting each other.
+type visiting struct {
+	asked, sent bool
+	opened      map[int]*orders.Opened
+	visited     map[int]*orders.Visited
+}
+
+// haveVisited has every host visit every other where hosts are only checked, and reports
+// whether all that can be known of that is. Hosts bound their visits themselves; one that is
+// lost is not waited for.
+func (b *brain) haveVisited() bool {
+	if b.checking != CheckOnly || len(b.hosts) < 2 || len(b.hosts) > mostVisiting || len(b.pins) < len(b.hosts) || b.plan.Backend == "none" || b.plan.Independent {
+		return true
+	}
+	v := &b.visiting
+	if !v.asked {
+		v.asked, v.opened, v.visited = true, map[int]*orders.Opened{}, map[int]*orders.Visited{}
+		for i := range b.hosts {
+			b.send(i, orders.Order{Open: &orders.Open{First: b.firstPort, Last: b.lastPort, Pins: b.pins}})
+		}
+	}
+	if !v.sent && b.allOf(func(host int) bool { return v.opened[host] != nil }) {
+		v.sent = true
+		for i := range b.hosts {
+			b.send(i, orders.Order{Visit: b.visitsOf(i)})
+		}
+	}
+	return v.sent && b.allOf(func(host int) bool { return v.visited[host] != nil })
+}
+
+// opened: a host has opened to others, or could not.
+func (b *brain) opened(host int, o *orders.Opened) {
+	b.visiting.opened[host] = o
+	if o.Error != "" {
+		b.warn(b.hosts[host].name, "whether all others reach it is not checked: %s", o.Error)
+	}
+}
+
+// allOf is whether something holds of every host that takes part.
+func (b *brain) allOf(holds func(host int) bool) bool {
+	for i, h := range b.hosts {
+		if !h.gone && !holds(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// visitsOf are a host's visits to all others that have opened, at the address by which they
+// came to the head host: the one that ranks use.
+func (b *brain) visitsOf(host int) *orders.Visit {
+	order, m := &orders.Visit{}, b.meeting()
+	for i := range b.hosts {
+		opened := b.visiting.opened[i]
+		addr := m.Locals[i]
+		if i == 0 {
+			addr = m.MasterAddr
+		}
+		if i != host && opened != nil && opened.Error == "" && addr != "" {
+			order.Peers = append(order.Peers, orders.Peer{Host: i, Pin: b.pins[i], Addr: net.JoinHostPort(addr, strconv.Itoa(opened.Port))})
+		}
+	}
+	return order
+}
+
+// visitsBy are what came of a host's visits.
+func (b *brain) visitsBy(host int) map[int]rendezvous.Visit {
+	found := map[int]rendezvous.Visit{}
+	if told := b.visiting.visited[host]; told != nil {
+		for _, v := range told.Results {
+			found[v.Host] = v.Visit
+		}
+	}
+	return found
+}

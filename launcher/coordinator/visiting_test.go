@@ -1,0 +1,75 @@
+package coordinator
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// checkingDrill is three hosts that are only checked, ready and waiting for each other.
+func checkingDrill(t *testing.T) *drill {
+	d := newDrillOf(t, "")
+	d.b.checking, d.b.pins = CheckOnly, []rendezvous.Pin{"p0", "p1", "p2"}
+	for host := range 3 {
+		d.join(host)
+		d.ready(host)
+	}
+	d.news(0, orders.News{PortHeld: &orders.PortHeld{Port: 20000}})
+	return d
+}
+
+// visits are the orders to visit that were sent, by host.
+func (d *drill) visits() map[int][]orders.Peer {
+	found := map[int][]orders.Peer{}
+	for _, a := range d.all {
+		if a.send != nil && a.send.order.Visit != nil {
+			found[a.send.host] = a.send.order.Visit.Peers
+		}
+	}
+	return found
+}
+
+func (d *drill) opens(host, port int) {
+	d.news(host, orders.News{Opened: &orders.Opened{Port: port}})
+}
+
+func TestHostsThatAreOnlyCheckedVisitEachOther(t *testing.T) {
+	d := checkingDrill(t)
+	d.opens(0, 21000)
+	d.opens(1, 21001)
+	if len(d.visits()) > 0 {
+		t.Error("hosts visit one that has not opened")
+	}
+	d.opens(2, 21002)
+	if got := fmt.Sprint(d.visits()[2]); got != "[{0 p0 10.0.0.1:21000} {1 p1 10.0.0.1:21001}]" { // each says that it came from there
+		t.Errorf("host c visits %s", got)
+	}
+	d.news(0, orders.News{Visited: &orders.Visited{}})
+	d.news(1, orders.News{Visited: &orders.Visited{Results: []orders.VisitOf{{Host: 2, Visit: rendezvous.Visit{Reach: rendezvous.Reach{Addr: "10.0.0.3:21002", Error: "no route to host"}}}}}})
+	if d.b.phase != gathering {
+		t.Fatal("a host that visits is not waited for")
+	}
+	d.news(2, orders.News{Visited: &orders.Visited{}})
+	found := d.b.findings
+	if d.b.phase != finishing || len(found) == 0 || found[len(found)-1].Code != codes.Unreachable && found[0].Code != codes.Unreachable {
+		t.Errorf("phase %v, findings %+v", d.b.phase, found)
+	}
+}
+
+// A run does not wait for visits, and a host that cannot open is not visited.
+func TestVisitsHoldNoRunUp(t *testing.T) {
+	d := newDrill(t).run()
+	if d.b.phase != running || d.b.visiting.asked {
+		t.Errorf("phase %v", d.b.phase)
+	}
+	d = checkingDrill(t)
+	d.news(0, orders.News{Opened: &orders.Opened{Error: "no port is free"}})
+	d.opens(1, 21001)
+	d.opens(2, 21002)
+	if got := d.visits(); len(got[1]) != 1 || got[1][0].Host != 2 {
+		t.Errorf("visits %+v", got)
+	}
+}

@@ -1,0 +1,39 @@
+package orders
+
+import "github.com/muster-dev/muster/rendezvous"
+
+// Open opens a port of the range to the hosts with these pins. Answered by Opened.
+type Open struct {
+	First int              `json:"first"`
+	Last  int              `json:"last"`
+	Pins  []rendezvous.Pin `json:"pins"`
+}
+
+// Opened answers Open.
+type Opened struct {
+	Port  int    `json:"port,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// Visit has the host visit others. Answered by Visited.
+type Visit struct {
+	Peers []Peer `json:"peers"`
+}
+
+// Peer is a host that has opened a port.
+type Peer struct {
+	Host int            `json:"host"`
+	Pin  rendezvous.Pin `json:"pin"`
+	Addr string         `json:"addr"` // with the port
+}
+
+// Visited answers Visit.
+type Visited struct {
+	Results []VisitOf `json:"results"`
+}
+
+// VisitOf is a visit to a host.
+type VisitOf struct {
+	Host int `json:"host"`
+	rendezvous.Visit
+}
