@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -31,12 +32,34 @@ func useNews(g plugins.GPU, d *facts.Devices) []news {
 		add("compute mode %s", plugins.Spaced(mode))
 	}
 	if isTrue(g.MIG.Enabled) {
-		add("partitioned (MIG) into %s", count(len(g.MIG.Instances), "device"))
+		all = append(all, news{migWords(g), g.MIG.Instances != nil && len(g.MIG.Instances) == 0})
 	}
 	if g.MIG.Pending != nil && g.MIG.Enabled != nil && *g.MIG.Pending != *g.MIG.Enabled {
 		add("MIG is switched %s at the next reset", map[bool]string{true: "on", false: "off"}[*g.MIG.Pending])
 	}
 	return all
+}
+
+// migWords say into what a GPU is partitioned.
+func migWords(g plugins.GPU) string {
+	var profiles []string
+	counts := map[string]int{}
+	for _, m := range g.MIG.Instances {
+		if counts[m.Profile]++; counts[m.Profile] == 1 {
+			profiles = append(profiles, m.Profile)
+		}
+	}
+	var words []string
+	for _, profile := range profiles {
+		words = append(words, fmt.Sprintf("%d of %s", counts[profile], cmp.Or(profile, "a profile that is not told")))
+	}
+	switch {
+	case g.MIG.Instances == nil:
+		return "partitioned (MIG), and into what is not told"
+	case len(words) == 0:
+		return fmt.Sprintf("partitioned (MIG), and it has no devices: nobody can use it; nvidia-smi mig -i %d -lgip lists the profiles that fit, and root makes devices with nvidia-smi mig -i %d -cgi PROFILE,... -C", g.Index, g.Index)
+	}
+	return fmt.Sprintf("partitioned (MIG) into %s: %s", count(len(g.MIG.Instances), "device"), strings.Join(words, ", "))
 }
 
 // busyMemory is what the driver itself may use of an idle GPU.
