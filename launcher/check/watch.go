@@ -37,6 +37,7 @@ type watchedHost struct {
 	devices []*watchedDevice
 	ranks   []*watchedRank
 	beside  map[string]string // words for MIG devices, in the plan or not, by UUID
+	alone   map[int]float64   // when processes that should be clients of MPS were first seen as none
 }
 
 // watchedDevice is a device of the plan, once.
