@@ -150,3 +150,16 @@ func TestTasksThatNoHostIsLeftForAreAFailure(t *testing.T) {
 		t.Errorf("the report is %+v", r)
 	}
 }
+
+// There are more tasks than places: what is known of a task's device is known of its place.
+func TestATaskBeyondThePlacesThatFailsIsFoundOut(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f", "g", "h"]`, "")
+	d.taskEnded(3, 0, 0)
+	d.news(d.b.ranks[6].host, orders.News{Ended: &orders.Ended{Rank: 6, Code: 5, Evidence: &orders.Evidence{Devices: &orders.Devices{}}}})
+	for _, task := range []int{0, 1, 2, 4, 5, 7} {
+		d.taskEnded(task, 0, 0)
+	}
+	if r := d.end(0, 1, 2); r.Exit != 5 || r.FirstCause.Rank == nil || *r.FirstCause.Rank != 6 {
+		t.Errorf("the report is %+v", r)
+	}
+}
