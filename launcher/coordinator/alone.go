@@ -130,8 +130,8 @@ func (b *brain) endedAlone(rank int) {
 		lost = append(lost, *r.alone.hung)
 		r.alone.hung = nil
 	}
-	if !failedByItself(r.ended) && lost == nil {
-		b.settle(p, nil)
+	if endedWell(r.ended) || !failedByItself(r.ended) && lost == nil {
+		b.settle(p, nil) // what was lost or silent came too late to keep it from its end
 		return
 	}
 	evidence := []failure.RankEvidence{b.evidenceOf(rank, r)}
