@@ -127,9 +127,19 @@ func (s *sampling) add(o *orders.Start, workers map[int]*worker) {
 	for _, r := range o.Ranks {
 		s.ranks[r.Rank] = &sampledRank{
 			attempt: o.Attempt, slot: r.Local, device: r.Device, seen: r.Seen, worker: workers[r.Rank], began: time.Now(), now: samples.None(),
-			signs: signsOf(workers[r.Rank]),
+			signs: signsOf(workers[r.Rank], o.Alone),
 		}
 	}
+}
+
+// signsOf are a rank's signs of life; nil: it is not measured.
+func (s *sampling) signsOf(rank int) *signs {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.ranks[rank]; r != nil {
+		return r.signs
+	}
+	return nil
 }
 
 // leave takes a rank out that has ended, and returns its peaks.
@@ -314,7 +324,7 @@ func (s *sampling) measureOnce(now time.Time) error {
 		if bytes, runs := resident[rank]; runs {
 			r.now[samples.RSS] = bytes
 			s.ofDevice(&r.now, rank, r.device, now)
-			r.signs.look(now, processes[rank], r.now)
+			r.signs.look(now, processes[rank], r.now, s.sampledAt())
 			phase := r.told(&r.now, samples.PhaseOf(now.Sub(r.began).Seconds()))
 			r.peaks = samples.Raise(r.peaks, r.attempt, phase, r.now)
 		}
@@ -368,6 +378,14 @@ func plus(into *float64, n float64) {
 		*into = 0
 	}
 	*into += n
+}
+
+// sampledAt is when the newest sample of devices was taken.
+func (s *sampling) sampledAt() (at time.Time) {
+	if n := len(s.kept); n > 0 {
+		at = s.kept[n-1].taken
+	}
+	return at
 }
 
 // ofDevice fills in what the newest sample of devices tells of a rank's.
