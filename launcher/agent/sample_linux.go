@@ -100,8 +100,9 @@ type keptSample struct {
 // where each starts alone. devices answers for theirs; nil: none has one, or somebody
 // answers already.
 func (a *agent) sample(o *orders.Start, devices prober) {
+	started := a.startedOf(o)
 	if s := a.sampling; o.Alone && s != nil && !s.over {
-		s.add(o, a.workers)
+		s.add(started, a.workers)
 		return
 	}
 	a.endSampling()
@@ -113,12 +114,23 @@ func (a *agent) sample(o *orders.Start, devices prober) {
 		run: a.sampled, attempt: a.attempt, slots: o.Slots, began: time.Now(), cancel: cancel, every: samplePace,
 		ranks: map[int]*sampledRank{}, pids: map[int]owner{},
 	}
-	s.add(o, a.workers)
+	s.add(started, a.workers)
 	a.sampling = s
 	if devices != nil {
 		s.ended.Go(func() { s.lookOn(ctx, devices) })
 	}
 	s.ended.Go(func() { a.measure(ctx, s) })
+}
+
+// startedOf is an order with those of its ranks that could be started: of the others no end
+// follows that would take them out again.
+func (a *agent) startedOf(o *orders.Start) *orders.Start {
+	started := *o
+	started.Ranks = slices.DeleteFunc(slices.Clone(o.Ranks), func(r orders.RankStart) bool {
+		w := a.workers[r.Rank]
+		return w == nil || w.attempt != o.Attempt
+	})
+	return &started
 }
 
 func (s *sampling) add(o *orders.Start, workers map[int]*worker) {
