@@ -19,6 +19,7 @@ type places struct {
 	all      []*place
 	next     int  // the first task that no place has taken
 	draining bool // none is started any more
+	failed   bool // a rank has failed for good
 }
 
 // place is a place of the plan.
@@ -171,8 +172,12 @@ func (b *brain) restartAlone(p *place) {
 func (b *brain) settle(p *place, cause *report.Cause) {
 	r := b.ranks[p.rank]
 	u := r.alone
-	u.over = true
+	u.over, u.trials = true, trials{decision: u.trials.decision}
 	if cause != nil {
+		if b.places.failed { // the first is the run's: what the others had said is in their output
+			cause = &report.Cause{Class: cause.Class, Message: cause.Message, Host: cause.Host, Rank: cause.Rank, Attempt: cause.Attempt}
+		}
+		b.places.failed = true
 		u.cause, u.failedAt = cause, b.now
 		if u.exit == 0 {
 			u.exit = lossExit(cause.Class)

@@ -163,3 +163,18 @@ func TestATaskBeyondThePlacesThatFailsIsFoundOut(t *testing.T) {
 		t.Errorf("the report is %+v", r)
 	}
 }
+
+// Thousands of tasks may fail, each with much to say. The first is the run's cause.
+func TestWhatWasSaidIsKeptOfTheFirstTaskThatFailedOnly(t *testing.T) {
+	d := newSweep(t, `["a", "b"]`, "")
+	for _, task := range []int{1, 0} {
+		d.after(time.Second)
+		d.news(0, orders.News{Ended: &orders.Ended{Rank: task, Code: 4, Tail: []byte("no data"), Evidence: &orders.Evidence{}}})
+	}
+	if u := d.b.ranks[0].alone; u.cause.Tail != "" || u.trials.cause != nil || u.cause.Class == "" {
+		t.Errorf("of the second: %+v", u.cause)
+	}
+	if r := d.end(0, 1, 2); *r.FirstCause.Rank != 1 || r.FirstCause.Tail != "no data" || r.Ranks[0].Outcome != report.Failed || r.Ranks[0].Ends[0].Message == "" {
+		t.Errorf("the report is %+v, its cause %+v", r, r.FirstCause)
+	}
+}
