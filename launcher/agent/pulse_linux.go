@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/hang"
+	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/launcher/samples"
 )
@@ -134,10 +136,23 @@ func (s *signs) lookAtDevice(now time.Time, v samples.Values, sampled time.Time)
 	s.sampled = sampled
 }
 
-// pulse is what the coordinator is told.
-func (s *signs) pulse(now time.Time, rank, attempt int) *hang.Pulse {
+// pulses are those of all ranks that run.
+func (s *sampling) pulses(now time.Time) *orders.Pulses {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := &orders.Pulses{}
+	for rank, r := range s.ranks {
+		if !math.IsNaN(r.now[samples.RSS]) { // else it has ended
+			all.Ranks = append(all.Ranks, r.signs.pulse(now, rank, r.attempt))
+		}
+	}
+	return all
+}
+
+// pulse is what the coordinator is told of a rank.
+func (s *signs) pulse(now time.Time, rank, attempt int) hang.Pulse {
 	ago := func(t time.Time) float64 { return now.Sub(t).Seconds() }
-	p := &hang.Pulse{Rank: rank, Attempt: attempt, Age: ago(s.began), Output: ago(s.output), CPU: ago(s.cpu), Files: ago(s.files), Worked: s.worked || s.toldAge > 0, Spins: s.spins}
+	p := hang.Pulse{Rank: rank, Attempt: attempt, Age: ago(s.began), Output: ago(s.output), CPU: ago(s.cpu), Files: ago(s.files), Worked: s.worked || s.toldAge > 0, Spins: s.spins}
 	p.Told = max(0, p.Age-s.toldAge)
 	if s.known {
 		device := ago(s.device)

@@ -262,8 +262,11 @@ func (a *agent) measure(ctx context.Context, s *sampling) {
 		}
 		if now.Sub(told) >= time.Duration(a.digestPace.Load())-samplePace/2 || now.Sub(s.began) < digestEarly {
 			told = now
-			digest := s.digest(now)
-			a.postUntil(ctx, func() { a.tell(orders.News{Samples: digest}) })
+			digest, pulses := s.digest(now), s.pulses(now)
+			a.postUntil(ctx, func() {
+				a.tell(orders.News{Samples: digest})
+				a.tell(orders.News{Pulses: pulses})
+			})
 		}
 		select {
 		case <-ticker.C:
@@ -549,7 +552,7 @@ func (s *sampling) digest(now time.Time) *samples.Digest {
 		if math.IsNaN(r.now[samples.RSS]) {
 			continue // it has ended
 		}
-		one := samples.Rank{Rank: rank, Attempt: r.attempt, Processes: count[rank], Now: r.now, Peaks: slices.Clone(r.peaks), Growth: r.growth, Pulse: r.signs.pulse(now, rank, r.attempt)}
+		one := samples.Rank{Rank: rank, Attempt: r.attempt, Processes: count[rank], Now: r.now, Peaks: slices.Clone(r.peaks), Growth: r.growth}
 		if len(s.kept) > 0 {
 			newest := s.kept[len(s.kept)-1].gpus
 			one.Total, one.GPU = number(second(newest.Used(r.device))), indexOf(newest, r.device)

@@ -292,6 +292,8 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.deviceReported(host, n.Device, at)
 	case n.Warning != nil:
 		b.warning(h, n.Warning)
+	case n.Pulses != nil:
+		b.pulsed(host, n.Pulses)
 	case n.Stacks != nil:
 		b.stacksTaken(host, n.Stacks)
 	case n.Failing != nil:

@@ -1,7 +1,9 @@
 package coordinator
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,8 +26,8 @@ import (
 const (
 	// noticeAfter is when a silence is said where the job file has no hang block.
 	noticeAfter = 10 * time.Minute
-	// staleDigest is how old what a host tells may be to be judged by.
-	staleDigest = 15 * time.Second
+	// stalePulse is how old what a host tells may be to be judged by.
+	stalePulse = 15 * time.Second
 	// stacksWait is how long hosts may take to find out where ranks are.
 	stacksWait = 20 * time.Second
 	// stragglerAfter is for how long a rank keeps others waiting before it is said; less where
@@ -35,9 +37,23 @@ const (
 
 // hanging is what is known of ranks in which nothing moves.
 type hanging struct {
-	said    map[int]bool // ranks that were told of, and have not moved since
+	pulses  map[int]toldPulses // the newest of each host
+	said    map[int]bool       // ranks that were told of, and have not moved since
 	asking  *asking
 	numbers int
+}
+
+type toldPulses struct {
+	*orders.Pulses
+	at rendezvous.Instant
+}
+
+// pulsed takes in the signs of life of a host's ranks.
+func (b *brain) pulsed(host int, p *orders.Pulses) {
+	if b.hanging.pulses == nil {
+		b.hanging.pulses = map[int]toldPulses{}
+	}
+	b.hanging.pulses[host] = toldPulses{p, b.now}
 }
 
 // asking is the question where ranks are that do not move.
@@ -97,7 +113,7 @@ func (b *brain) pulses() (seen []hang.Seen, whole bool) {
 			continue
 		}
 		p, at, ok := b.pulseOf(rank)
-		if !ok || b.now.Sub(at) > staleDigest {
+		if !ok || b.now.Sub(at) > stalePulse {
 			whole = false
 			continue
 		}
@@ -114,13 +130,13 @@ func (b *brain) pulses() (seen []hang.Seen, whole bool) {
 // was taken is not added: nobody has looked meanwhile.
 func (b *brain) pulseOf(rank int) (p hang.Pulse, at rendezvous.Instant, ok bool) {
 	r := b.ranks[rank]
-	d, told := b.memory.digests[r.host]
-	if !told {
+	told, known := b.hanging.pulses[r.host]
+	if !known {
 		return p, 0, false
 	}
-	for _, one := range d.Ranks {
-		if one.Rank == rank && one.Attempt == r.attempt && one.Pulse != nil {
-			return *one.Pulse, d.at, true
+	for _, one := range told.Ranks {
+		if one.Rank == rank && one.Attempt == r.attempt {
+			return one, told.at, true
 		}
 	}
 	return p, 0, false
@@ -367,6 +383,9 @@ func (b *brain) hangFacts(a *asking) []string {
 				b.rankWords(s.Rank), (one.Total-*used)/(1<<30), float64(most)/(1<<30)))
 		}
 	}
+	if len(b.hosts) > 1 {
+		facts = append(facts, b.interfaceFact())
+	}
 	for _, g := range b.plan.Groups {
 		if !g.Fast() {
 			facts = append(facts, fmt.Sprintf("ranks %d and %d reach each other by %s: a hang with P2P over such links is known; nccl { p2p_disable = true } tells", g.Pair[0], g.Pair[1], g.Link))
@@ -374,6 +393,26 @@ func (b *brain) hangFacts(a *asking) []string {
 		}
 	}
 	return facts
+}
+
+// interfaceFact says by which interfaces the hosts reach the first one, which is where NCCL's
+// sockets belong: a rank that takes another waits without a word.
+func (b *brain) interfaceFact() string {
+	meeting := b.meeting()
+	byName := map[string][]string{}
+	for i, h := range b.hosts {
+		name := cmp.Or(b.plan.Interface(i, meeting), "an unknown interface")
+		byName[name] = append(byName[name], h.name)
+	}
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		hosts := byName[name]
+		if len(hosts) > mostPlaces {
+			hosts = append(slices.Clone(hosts[:mostPlaces]), fmt.Sprintf("%d more", len(hosts)-mostPlaces))
+		}
+		words = append(words, name+" on "+strings.Join(hosts, ", "))
+	}
+	return "the hosts reach " + b.hosts[0].name + " by " + strings.Join(words, "; ") + ": nccl { debug = \"INFO\" } shows whether NCCL's sockets are there, nccl { socket_ifname = ... } puts them there"
 }
 
 // endsByHang reports whether a failure is a hang that the job file wants no restart after.

@@ -15,13 +15,12 @@ import (
 
 // pulse has a host tell that nothing has moved in its ranks for so many seconds.
 func (d *drill) pulse(host int, still ...float64) {
-	digest := &samples.Digest{Attempt: d.b.attempt}
+	told := &orders.Pulses{}
 	for i, seconds := range still {
 		rank := 2*host + i
-		digest.Ranks = append(digest.Ranks, samples.Rank{Rank: rank, Attempt: d.b.ranks[rank].attempt, Now: samples.None(),
-			Pulse: &hang.Pulse{Rank: rank, Attempt: d.b.ranks[rank].attempt, Age: 10_000, Output: seconds, Told: seconds, CPU: seconds, Files: seconds}})
+		told.Ranks = append(told.Ranks, hang.Pulse{Rank: rank, Attempt: d.b.ranks[rank].attempt, Age: 10_000, Output: seconds, Told: seconds, CPU: seconds, Files: seconds})
 	}
-	d.news(host, orders.News{Samples: digest})
+	d.news(host, orders.News{Pulses: told})
 }
 
 func (d *drill) says(text string) bool {
@@ -152,6 +151,27 @@ func TestAHangIsConcludedThoughAHostDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// NCCL hangs without a word where its buffers do not fit, or its sockets are elsewhere.
+func TestWhatIsKnownToMakeNCCLHangIsSaid(t *testing.T) {
+	d := newDrillOf(t, `hang {
+    silence = "1m"
+    action  = "stop"
+  }`).run()
+	d.b.plan.Backend = "nccl"
+	for host := range 3 {
+		full := samples.None()
+		full[samples.DeviceUsed] = 79.9 * (1 << 30)
+		d.news(host, orders.News{Samples: &samples.Digest{Ranks: []samples.Rank{{Rank: 2 * host, Now: full, Total: 80 << 30}}}})
+	}
+	d.hangs()
+	all := strings.Join(d.b.lost.Evidence, "\n")
+	for _, want := range []string{"the hosts reach a by ", "eth0 on a: nccl { debug", "rank 4 has 0.1 GiB free on its GPU, and a communicator of NCCL takes up to"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("the evidence lacks %q: %s", want, all)
+		}
+	}
+}
+
 // While hosts find out where ranks are these may go on: a file server may have come back.
 func TestRanksThatMoveAgainWhileTheirStacksAreTakenAreLeftAlone(t *testing.T) {
 	d := newDrillOf(t, `hang {
@@ -184,8 +204,9 @@ func TestAHangIsNotSaidAgainBecauseItsHostWasNotHeard(t *testing.T) {
 func (d *drill) silentTask(task int, seconds float64) {
 	r := d.b.ranks[task]
 	d.news(r.host, orders.News{Started: &orders.Started{Rank: task, Attempt: r.attempt, PID: 7}})
-	d.news(r.host, orders.News{Samples: &samples.Digest{Ranks: []samples.Rank{{Rank: task, Attempt: r.attempt, Now: samples.None(),
-		Pulse: &hang.Pulse{Rank: task, Attempt: r.attempt, Age: 10_000, Output: seconds, Told: seconds, CPU: seconds, Files: seconds}}}}})
+	d.news(r.host, orders.News{Pulses: &orders.Pulses{Ranks: []hang.Pulse{
+		{Rank: task, Attempt: r.attempt, Age: 10_000, Output: seconds, Told: seconds, CPU: seconds, Files: seconds},
+	}}})
 }
 
 func isStopOf(task int) func(orders.Order) bool {
