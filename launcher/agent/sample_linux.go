@@ -326,6 +326,12 @@ func (s *sampling) hasStrangers() bool {
 
 // measureOnce takes a sample of each rank into the peaks and the file.
 func (s *sampling) measureOnce(now time.Time) error {
+	who, values := s.measureAll(now)
+	return s.run.keep(who, now, values) // without the lock: the agent's loop must not wait for a disk
+}
+
+// measureAll takes a sample of each rank, and returns them by slot.
+func (s *sampling) measureAll(now time.Time) (who []samples.Occupant, values []samples.Values) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	resident := residentOf(s.pids)
@@ -333,7 +339,7 @@ func (s *sampling) measureOnce(now time.Time) error {
 	for pid, who := range s.pids {
 		processes[who.rank] = append(processes[who.rank], pid)
 	}
-	who, values := slices.Repeat([]samples.Occupant{samples.Nobody}, s.slots), slices.Repeat([]samples.Values{samples.None()}, s.slots)
+	who, values = slices.Repeat([]samples.Occupant{samples.Nobody}, s.slots), slices.Repeat([]samples.Values{samples.None()}, s.slots)
 	for rank, r := range s.ranks {
 		r.now = samples.None()
 		if bytes, runs := resident[rank]; runs {
@@ -347,7 +353,7 @@ func (s *sampling) measureOnce(now time.Time) error {
 			who[r.slot], values[r.slot] = samples.Occupant{Rank: rank, Attempt: r.attempt}, r.now
 		}
 	}
-	return s.run.keep(who, now, values)
+	return who, values
 }
 
 const (
