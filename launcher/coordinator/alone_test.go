@@ -178,3 +178,18 @@ func TestWhatWasSaidIsKeptOfTheFirstTaskThatFailedOnly(t *testing.T) {
 		t.Errorf("the report is %+v, its cause %+v", r, r.FirstCause)
 	}
 }
+
+// A host that was given up may be heard again, and tell what it has done meanwhile.
+func TestALateEndOfATaskThatWasGivenUpChangesNothing(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f", "g"]`, "")
+	d.tick(31*time.Second, 0, 2)
+	d.check("given up", d.b.ranks[2].alone.over, true)
+	d.news(1, orders.News{Started: &orders.Started{Rank: 2, PID: 7}})
+	d.news(1, orders.News{Ended: &orders.Ended{Rank: 2, Sent: "SIGTERM", Signal: "SIGTERM", Evidence: &orders.Evidence{}}})
+	for _, task := range []int{0, 1, 4, 5, 6} {
+		d.taskEnded(task, 0, 0)
+	}
+	if r := d.end(0, 2); len(r.Ranks[2].Ends) > 1 || r.Ranks[2].Outcome != report.Failed {
+		t.Errorf("the report is %+v", r.Ranks[2])
+	}
+}
