@@ -121,7 +121,7 @@ func (b *brain) startAlone(p *place) {
 func (b *brain) endedAlone(rank int) {
 	r := b.ranks[rank]
 	p := b.places.all[r.place]
-	if closed := b.hosts[r.host].closed; closed != nil {
+	if closed := b.hosts[r.host].closed; closed != nil && !endedWell(r.ended) {
 		b.settle(p, closed)
 		return
 	}

@@ -193,3 +193,16 @@ func TestALateEndOfATaskThatWasGivenUpChangesNothing(t *testing.T) {
 		t.Errorf("the report is %+v", r.Ranks[2])
 	}
 }
+
+func TestATaskThatEndsWellOnAHostThatGivesUpIsDone(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f"]`, "")
+	d.news(1, orders.News{Failing: &orders.Failing{Reason: "its keeper died"}})
+	d.taskEnded(2, 0, 0)
+	d.news(1, orders.News{Ended: &orders.Ended{Rank: 3, Sent: "SIGTERM", Signal: "SIGTERM"}})
+	for _, task := range []int{0, 1, 4, 5} {
+		d.taskEnded(task, 0, 0)
+	}
+	if r := d.end(0, 1, 2); r.Ranks[2].Outcome != report.OK || r.Ranks[3].Outcome != report.Failed || r.Exit == 0 {
+		t.Errorf("the report is %+v and %+v", r.Ranks[2], r.Ranks[3])
+	}
+}
