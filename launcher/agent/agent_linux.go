@@ -238,7 +238,7 @@ func (a *agent) obey(payload []byte) {
 	case o.Visit != nil:
 		a.visit(o.Visit)
 	case o.Look != nil:
-		go a.lookOnce(o.Look)
+		a.lookOnce(o.Look)
 	case o.Pace != nil:
 		a.digestPace.Store(int64(o.Pace.Every))
 	case o.Finish != nil:

@@ -89,6 +89,7 @@ func (s *signs) look(now time.Time, pids []int, v samples.Values, sampled time.T
 	s.lookAtDevice(now, v, sampled)
 	if told := s.observer.latest(); told != nil {
 		s.toldAge = max(told.ProgressAt, told.FurthestAt, told.PhaseAt, told.CheckpointAt)
+		s.worked = s.worked || told.FurthestAt > 0 // that it names a phase may mean that it compiles
 	}
 	s.looked = now
 }
@@ -152,7 +153,7 @@ func (s *sampling) pulses(now time.Time) *orders.Pulses {
 // pulse is what the coordinator is told of a rank.
 func (s *signs) pulse(now time.Time, rank, attempt int) hang.Pulse {
 	ago := func(t time.Time) float64 { return now.Sub(t).Seconds() }
-	p := hang.Pulse{Rank: rank, Attempt: attempt, Age: ago(s.began), Output: ago(s.output), CPU: ago(s.cpu), Files: ago(s.files), Worked: s.worked || s.toldAge > 0, Spins: s.spins}
+	p := hang.Pulse{Rank: rank, Attempt: attempt, Age: ago(s.began), Output: ago(s.output), CPU: ago(s.cpu), Files: ago(s.files), Worked: s.worked, Spins: s.spins}
 	p.Told = max(0, p.Age-s.toldAge)
 	if s.known {
 		device := ago(s.device)

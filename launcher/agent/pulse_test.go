@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/launcher/samples"
 )
@@ -144,5 +145,19 @@ func TestWhatAProcessReadsCountsHoweverItReads(t *testing.T) {
 	}
 	if u := usageIn("", ""); u != (usage{}) {
 		t.Errorf("of a process that is gone: %+v", u)
+	}
+}
+
+// A phase may be that of compiling, in which CPUs alone work.
+func TestAProgramThatNamesItsPhaseHasNotWorkedByThat(t *testing.T) {
+	for line, worked := range map[string]bool{"phase compile": false, "step 0": true} {
+		teller := &observer{record: observe.NewRecord(os.Getpid(), false)}
+		teller.record.Take([]byte(line), os.Getpid(), 3)
+		w := newWatched(false)
+		w.observer = teller
+		w.pass(5, samples.None())
+		if p := w.pulse(w.now, 0, 0); p.Worked != worked || p.Told != 2 {
+			t.Errorf("%s: %+v", line, p)
+		}
 	}
 }
