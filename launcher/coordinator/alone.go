@@ -72,7 +72,7 @@ func (b *brain) advanceAlone() {
 		if p.rank == nowhere {
 			b.fill(p)
 		}
-		if p.rank != nowhere && !p.runs && b.now >= p.due && b.isEmpty(&p.empty) && b.sharing.served[b.plan.Ranks[p.at].Host] {
+		if p.rank != nowhere && !p.runs && b.isEmpty(&p.empty) && b.now >= p.due && b.sharing.served[b.plan.Ranks[p.at].Host] {
 			b.startAlone(p)
 		}
 	}
@@ -162,6 +162,9 @@ func (b *brain) restartAlone(p *place) {
 	r.attempt, r.observed = r.attempt+1, nil
 	b.vacate(p)
 	p.due = t.next
+	if p.empty != nil { // it is looked at until then at least
+		p.empty.patience = max(p.empty.patience, t.next.Sub(b.now))
+	}
 	if wait := t.decision.WaitMemory; wait > 0 {
 		b.waitForDevice(p, time.Duration(wait*float64(time.Second)), true)
 	}
