@@ -77,7 +77,8 @@ type agent struct {
 	sampling   *sampling    // of the attempt
 	digestPace atomic.Int64 // nanoseconds between two digests of samples
 	observed   observed
-	after      []*afterwards // that are kept back
+	after      []*afterwards            // that are kept back
+	pushes     map[string]chan struct{} // by subscription: as many values as outputs that are pushed to it
 	follows    context.Context
 	unfollow   context.CancelFunc
 }
@@ -85,7 +86,7 @@ type agent struct {
 // run is the agent's life.
 func (a *agent) run() error {
 	a.inbox = make(chan func(), 64)
-	a.workers = map[int]*worker{}
+	a.workers, a.pushes = map[int]*worker{}, map[string]chan struct{}{}
 	a.plugins = newPluginDesk(a.leash)
 	a.digestPace.Store(int64(digestPace))
 	a.follows, a.unfollow = context.WithCancel(context.Background())
@@ -298,11 +299,7 @@ func (a *agent) startFollowing(o *orders.Follow) {
 		if w := a.workers[rank]; w != nil && w.attempt == o.Attempt {
 			writer = w.log
 		}
-		go func() {
-			if err := a.follow(a.follows, o, rank, writer); err != nil {
-				return // whoever wanted it has left, or asks again
-			}
-		}()
+		go a.followInTurn(a.pushesTo(o.Subscription), o, rank, writer)
 	}
 }
 
