@@ -150,3 +150,59 @@ func TestTasksThatNoHostIsLeftForAreAFailure(t *testing.T) {
 		t.Errorf("the report is %+v", r)
 	}
 }
+
+// There are more tasks than places: what is known of a task's device is known of its place.
+func TestATaskBeyondThePlacesThatFailsIsFoundOut(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f", "g", "h"]`, "")
+	d.taskEnded(3, 0, 0)
+	d.news(d.b.ranks[6].host, orders.News{Ended: &orders.Ended{Rank: 6, Code: 5, Evidence: &orders.Evidence{Devices: &orders.Devices{}}}})
+	for _, task := range []int{0, 1, 2, 4, 5, 7} {
+		d.taskEnded(task, 0, 0)
+	}
+	if r := d.end(0, 1, 2); r.Exit != 5 || r.FirstCause.Rank == nil || *r.FirstCause.Rank != 6 {
+		t.Errorf("the report is %+v", r)
+	}
+}
+
+// Thousands of tasks may fail, each with much to say. The first is the run's cause.
+func TestWhatWasSaidIsKeptOfTheFirstTaskThatFailedOnly(t *testing.T) {
+	d := newSweep(t, `["a", "b"]`, "")
+	for _, task := range []int{1, 0} {
+		d.after(time.Second)
+		d.news(0, orders.News{Ended: &orders.Ended{Rank: task, Code: 4, Tail: []byte("no data"), Evidence: &orders.Evidence{}}})
+	}
+	if u := d.b.ranks[0].alone; u.cause.Tail != "" || u.trials.cause != nil || u.cause.Class == "" {
+		t.Errorf("of the second: %+v", u.cause)
+	}
+	if r := d.end(0, 1, 2); *r.FirstCause.Rank != 1 || r.FirstCause.Tail != "no data" || r.Ranks[0].Outcome != report.Failed || r.Ranks[0].Ends[0].Message == "" {
+		t.Errorf("the report is %+v, its cause %+v", r, r.FirstCause)
+	}
+}
+
+// A host that was given up may be heard again, and tell what it has done meanwhile.
+func TestALateEndOfATaskThatWasGivenUpChangesNothing(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f", "g"]`, "")
+	d.tick(31*time.Second, 0, 2)
+	d.check("given up", d.b.ranks[2].alone.over, true)
+	d.news(1, orders.News{Started: &orders.Started{Rank: 2, PID: 7}})
+	d.news(1, orders.News{Ended: &orders.Ended{Rank: 2, Sent: "SIGTERM", Signal: "SIGTERM", Evidence: &orders.Evidence{}}})
+	for _, task := range []int{0, 1, 4, 5, 6} {
+		d.taskEnded(task, 0, 0)
+	}
+	if r := d.end(0, 2); len(r.Ranks[2].Ends) > 1 || r.Ranks[2].Outcome != report.Failed {
+		t.Errorf("the report is %+v", r.Ranks[2])
+	}
+}
+
+func TestATaskThatEndsWellOnAHostThatGivesUpIsDone(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f"]`, "")
+	d.news(1, orders.News{Failing: &orders.Failing{Reason: "its keeper died"}})
+	d.taskEnded(2, 0, 0)
+	d.news(1, orders.News{Ended: &orders.Ended{Rank: 3, Sent: "SIGTERM", Signal: "SIGTERM"}})
+	for _, task := range []int{0, 1, 4, 5} {
+		d.taskEnded(task, 0, 0)
+	}
+	if r := d.end(0, 1, 2); r.Ranks[2].Outcome != report.OK || r.Ranks[3].Outcome != report.Failed || r.Exit == 0 {
+		t.Errorf("the report is %+v and %+v", r.Ranks[2], r.Ranks[3])
+	}
+}

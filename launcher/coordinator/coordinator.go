@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -258,6 +259,7 @@ func (c *Coordinator) askFor(r *reading, host, attempt int) {
 }
 
 func (c *Coordinator) addReading(r *reading) {
+	c.readings = slices.DeleteFunc(c.readings, (*reading).hasLeft) // for whom each task would be asked for
 	c.readings = append(c.readings, r)
 	if c.brain == nil || !c.began {
 		return

@@ -85,6 +85,11 @@ func failedByItself(e *orders.Ended) bool {
 	return e.Sent == "" && (e.Error != "" || e.Signal != "" || e.Code != 0)
 }
 
+// endedWell is whether a worker ended well, and by itself.
+func endedWell(e *orders.Ended) bool {
+	return e.Sent == "" && e.Error == "" && e.Signal == "" && e.Code == 0
+}
+
 // howEnded says in words how a worker ended.
 func howEnded(e *orders.Ended) string {
 	how := fmt.Sprintf("ended with exit status %d", e.Code)
