@@ -81,6 +81,7 @@ type agent struct {
 	after      []*afterwards // that are kept back
 	follows    context.Context
 	unfollow   context.CancelFunc
+	turns      map[turn]chan struct{}
 }
 
 // output is what a worker writes.
@@ -95,6 +96,7 @@ func (a *agent) run() error {
 	a.workers, a.newest = map[int]*worker{}, map[int]output{}
 	a.plugins = newPluginDesk(a.leash)
 	a.digestPace.Store(int64(digestPace))
+	a.turns = map[turn]chan struct{}{}
 	a.follows, a.unfollow = context.WithCancel(context.Background())
 	defer a.unfollow()
 	go a.words.listen(func(m *orders.ToAgent, err error) { a.post(func() { a.hear(m, err) }) })
@@ -305,7 +307,10 @@ func (a *agent) startFollowing(o *orders.Follow) {
 		if o.Attempt != a.newest[rank].attempt {
 			writer = nil
 		}
+		begin, end := a.takeTurn(turn{o.Subscription, rank})
 		go func() {
+			defer end()
+			begin()
 			if err := a.follow(a.follows, o, rank, writer); err != nil {
 				return // whoever wanted it has left, or asks again
 			}
