@@ -120,7 +120,8 @@ func (b *brain) startAlone(p *place) {
 func (b *brain) endedAlone(rank int) {
 	r := b.ranks[rank]
 	p := b.places.all[r.place]
-	if closed := b.hosts[r.host].closed; closed != nil {
+	closed, isDone := b.hosts[r.host].closed, r.ended.Sent == "" && !failedByItself(r.ended)
+	if closed != nil && !isDone {
 		b.settle(p, closed)
 		return
 	}
@@ -172,6 +173,8 @@ func (b *brain) settle(p *place, cause *report.Cause) {
 	r := b.ranks[p.rank]
 	u := r.alone
 	u.over = true
+	// It may have been started; whether, and how it ended, nobody can tell any more.
+	r.started = r.started || p.runs && r.lost
 	if cause != nil {
 		u.cause, u.failedAt = cause, b.now
 		if u.exit == 0 {
@@ -301,7 +304,7 @@ func (b *brain) causeAlone() (*report.Cause, int) {
 func (b *brain) undone() int {
 	n := 0
 	for _, r := range b.ranks {
-		if !r.alone.over {
+		if o := outcomeOf(r); o == report.NotRun || o == report.Stopped {
 			n++
 		}
 	}

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,7 +100,7 @@ func TestAStopLeavesWhatWaitsUndone(t *testing.T) {
 		d.news(d.b.ranks[task].host, orders.News{Ended: &orders.Ended{Rank: task, Sent: "SIGTERM", Signal: "SIGTERM"}})
 	}
 	r := d.end(0, 1, 2)
-	if r.Outcome != report.Stopped || r.Exit != 130 || r.Ranks[6].Outcome != report.NotRun || r.Ranks[0].Outcome != report.Stopped {
+	if r.Outcome != report.Stopped || r.Exit != 130 || !strings.Contains(r.FirstCause.Message, "7 of 7 tasks were not done") || r.Ranks[6].Outcome != report.NotRun || r.Ranks[0].Outcome != report.Stopped {
 		t.Errorf("the report is %+v", r)
 	}
 }
@@ -147,6 +148,38 @@ func TestTasksThatNoHostIsLeftForAreAFailure(t *testing.T) {
 	}
 	r := d.end(0, 1, 2)
 	if r.Outcome != report.Failed || r.Exit != report.ExitUnreachable || r.Ranks[7].Outcome != report.NotRun {
+		t.Errorf("the report is %+v", r)
+	}
+}
+
+// A host that falls silent while its workers are being stopped tells nothing of their ends:
+// none is taken for a good one, nor what was ordered to start for what never began.
+func TestTasksWhoseEndIsNotKnownDidNotEndWell(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f", "g"]`, "")
+	d.news(1, orders.News{Started: &orders.Started{Rank: 2, PID: 102}})
+	d.b.stopRequested(stopRequest{exit: 130, reason: "Ctrl-C"})
+	d.take()
+	for _, task := range []int{0, 1, 4, 5} {
+		d.news(d.b.ranks[task].host, orders.News{Ended: &orders.Ended{Rank: task, Sent: "SIGTERM", Signal: "SIGTERM"}})
+	}
+	d.tick(31*time.Second, 0, 2)
+	r := d.end(0, 2)
+	if r.Ranks[2].Outcome != report.Stopped || r.Ranks[3].Outcome != report.Stopped || r.Ranks[6].Outcome != report.NotRun || r.Exit != 130 {
+		t.Errorf("the report is %+v", r)
+	}
+}
+
+// What has ended well stays so when its host is lost before it could tell.
+func TestATaskThatHasEndedWellOnALostHostIsDone(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f"]`, "")
+	d.news(1, orders.News{Failing: &orders.Failing{Reason: "its keeper died"}})
+	d.taskEnded(2, 0, 0)
+	d.news(1, orders.News{Ended: &orders.Ended{Rank: 3, Sent: "SIGTERM", Code: 0}})
+	for _, task := range []int{0, 1, 4, 5} {
+		d.taskEnded(task, 0, 0)
+	}
+	r := d.end(0, 1, 2)
+	if r.Ranks[2].Outcome != report.OK || r.Ranks[3].Outcome != report.Failed || r.Exit != report.ExitUnreachable {
 		t.Errorf("the report is %+v", r)
 	}
 }

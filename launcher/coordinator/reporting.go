@@ -107,7 +107,7 @@ func outcomeOf(s *rankState) string {
 		return report.Failed
 	case len(ends) == 0:
 		return report.NotRun
-	case !s.alone.over, ends[len(ends)-1].StoppedByMuster != "":
+	case !s.alone.over, ends[len(ends)-1].StoppedByMuster != "", ends[len(ends)-1].Error != "":
 		return report.Stopped
 	}
 	return report.OK
