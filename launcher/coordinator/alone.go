@@ -177,6 +177,9 @@ func (b *brain) settle(p *place, cause *report.Cause) {
 	r.started = r.started || p.runs && r.lost
 	if cause != nil {
 		u.cause, u.failedAt = cause, b.now
+		if h := b.hosts[b.plan.Ranks[p.at].Host]; cause == h.closed {
+			u.failedAt = h.closedAt
+		}
 		if u.exit == 0 {
 			u.exit = lossExit(cause.Class)
 		}
@@ -259,12 +262,14 @@ func (b *brain) drain() {
 	b.say(event.Event{Kind: event.Stopping, ByUser: true, Message: fmt.Sprintf("nothing more is started (%s); %d that run are let end", b.stop.reason, run)})
 }
 
-// closeHost has nothing more started on a host that is lost, and ends what runs there.
-func (b *brain) closeHost(host int, class, message string) {
+// closeHost has nothing more started on a host that is lost since at, and ends what runs
+// there.
+func (b *brain) closeHost(host int, at rendezvous.Instant, class, message string) {
 	h := b.hosts[host]
 	if h.closed != nil {
 		return
 	}
+	h.closedAt = at
 	h.closed = &report.Cause{Class: class, Message: message, Host: h.name}
 	b.say(event.Event{Kind: event.Lost, Host: h.name, Message: message, Silent: class == report.ClassHostLost})
 	if h.linked && !h.gone {

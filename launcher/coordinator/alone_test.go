@@ -9,6 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/rendezvous"
 )
 
 // newSweep is a drill of tasks on three hosts with two places each.
@@ -180,6 +181,48 @@ func TestATaskThatHasEndedWellOnALostHostIsDone(t *testing.T) {
 	}
 	r := d.end(0, 1, 2)
 	if r.Ranks[2].Outcome != report.OK || r.Ranks[3].Outcome != report.Failed || r.Exit != report.ExitUnreachable {
+		t.Errorf("the report is %+v", r)
+	}
+}
+
+// The end of a lost host's workers is told late, or never: the loss counts from when it was.
+func TestALossThatCameBeforeAFailureIsTheFirstCause(t *testing.T) {
+	for name, lose := range map[string]func(d *drill){
+		"reset":  func(d *drill) { d.b.dropped(1, "reset") },
+		"silent": func(*drill) {},
+	} {
+		d := newSweep(t, `["a", "b", "c", "d", "e", "f"]`, "")
+		lost := d.b.now
+		lose(d)
+		d.after(time.Second)
+		d.taskEnded(0, 0, 4)
+		for _, task := range []int{1, 4, 5} {
+			d.taskEnded(task, 0, 0)
+		}
+		d.after(30 * time.Second)
+		d.b.tick(func(host int) (rendezvous.Instant, bool) {
+			if host == 1 {
+				return lost, true
+			}
+			return d.b.now, true
+		})
+		d.take()
+		if r := d.end(0, 2); r.Exit != report.ExitUnreachable || r.FirstCause.Host != "b" {
+			t.Errorf("%s: the first cause is %+v", name, r.FirstCause)
+		}
+	}
+}
+
+// The head host's loss ends the run, and yet is no reason for what came before it.
+func TestATaskThatFailedBeforeTheHeadHostWasLostIsTheFirstCause(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f", "g"]`, "")
+	d.taskEnded(5, 0, 4)
+	d.after(time.Second)
+	d.b.keeperDied()
+	for _, task := range []int{0, 1, 2, 3, 4, 6} {
+		d.news(d.b.ranks[task].host, orders.News{Ended: &orders.Ended{Rank: task, Sent: "SIGTERM", Signal: "SIGTERM"}})
+	}
+	if r := d.end(0, 1, 2); r.Exit != 4 || *r.FirstCause.Rank != 5 || r.Ranks[0].Outcome != report.Failed || r.Ranks[2].Outcome != report.Stopped {
 		t.Errorf("the report is %+v", r)
 	}
 }

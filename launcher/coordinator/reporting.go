@@ -136,10 +136,10 @@ func (b *brain) cause() (*report.Cause, int) {
 		return b.lost, report.ExitInternal
 	}
 	if b.places != nil {
-		if b.lost != nil {
-			return b.lost, lossExit(b.lost.Class)
+		if c, exit := b.causeAlone(); c != nil || b.lost == nil {
+			return c, exit
 		}
-		return b.causeAlone()
+		return b.lost, lossExit(b.lost.Class)
 	}
 	if found, ok := b.diagnose(); ok {
 		return b.causeOf(found)
