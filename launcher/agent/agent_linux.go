@@ -81,6 +81,7 @@ type agent struct {
 	pushes     map[string]chan struct{} // by subscription: as many values as outputs that are pushed to it
 	follows    context.Context
 	unfollow   context.CancelFunc
+	turns      map[turn]chan struct{}
 }
 
 // run is the agent's life.
@@ -89,6 +90,7 @@ func (a *agent) run() error {
 	a.workers, a.pushes = map[int]*worker{}, map[string]chan struct{}{}
 	a.plugins = newPluginDesk(a.leash)
 	a.digestPace.Store(int64(digestPace))
+	a.turns = map[turn]chan struct{}{}
 	a.follows, a.unfollow = context.WithCancel(context.Background())
 	defer a.unfollow()
 	go a.words.listen(func(m *orders.ToAgent, err error) { a.post(func() { a.hear(m, err) }) })
@@ -299,7 +301,13 @@ func (a *agent) startFollowing(o *orders.Follow) {
 		if w := a.workers[rank]; w != nil && w.attempt == o.Attempt {
 			writer = w.log
 		}
-		go a.followInTurn(a.pushesTo(o.Subscription), o, rank, writer)
+		begin, end := a.takeTurn(turn{o.Subscription, rank})
+		pushes := a.pushesTo(o.Subscription)
+		go func() {
+			defer end()
+			begin()
+			a.followInTurn(pushes, o, rank, writer)
+		}()
 	}
 }
 

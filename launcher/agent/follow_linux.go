@@ -38,6 +38,38 @@ func (a *agent) followInTurn(pushes chan struct{}, o *orders.Follow, rank int, w
 	}
 }
 
+// turn is that of an attempt's output with one reader: a rank that is started again while
+// its reader is slow writes before all of the attempt before it was pushed.
+type turn struct {
+	subscription string
+	rank         int
+}
+
+// takeTurn returns what waits until the outputs that are pushed before have ended, and what
+// lets the next one begin.
+func (a *agent) takeTurn(t turn) (begin, end func()) {
+	before, done := a.turns[t], make(chan struct{})
+	a.turns[t] = done
+	begin = func() {
+		if before == nil {
+			return
+		}
+		select {
+		case <-before:
+		case <-a.follows.Done():
+		}
+	}
+	end = func() {
+		close(done)
+		a.post(func() {
+			if a.turns[t] == done {
+				delete(a.turns, t)
+			}
+		})
+	}
+	return begin, end
+}
+
 // follow pushes a rank's output from the start of its file to its end. It reads the
 // file at the pace of who reads the pushes; the worker does not notice. writer is nil
 // for a log that has ended.

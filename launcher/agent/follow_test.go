@@ -46,7 +46,8 @@ func TestASlowReaderHasFewOutputsOpenAndGetsAllInTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer member.Leave(context.Background())
-	a := &agent{place: place{stateDir: t.TempDir()}, member: member, follows: t.Context(), pushes: map[string]chan struct{}{"r": make(chan struct{}, 2)}}
+	a := &agent{place: place{stateDir: t.TempDir()}, member: member, follows: t.Context(), pushes: map[string]chan struct{}{"r": make(chan struct{}, 2)},
+		turns: map[turn]chan struct{}{}, inbox: make(chan func(), 64)}
 	const tasks = 9
 	o := &orders.Follow{Subscription: "r", Ranks: map[int]int64{}}
 	for rank := range tasks {

@@ -176,12 +176,18 @@ func (b *brain) settle(p *place, cause *report.Cause) {
 	r := b.ranks[p.rank]
 	u := r.alone
 	u.over, u.trials = true, trials{decision: u.trials.decision}
+	// It may have been started; whether, and how it ended, nobody can tell any more.
+	r.started = r.started || p.runs && r.lost
 	if cause != nil {
+		u.failedAt = b.now
+		if h := b.hosts[b.plan.Ranks[p.at].Host]; cause == h.closed {
+			u.failedAt = h.closedAt
+		}
 		if b.places.failed { // the first is the run's: what the others had said is in their output
 			cause = &report.Cause{Class: cause.Class, Message: cause.Message, Host: cause.Host, Rank: cause.Rank, Attempt: cause.Attempt}
 		}
 		b.places.failed = true
-		u.cause, u.failedAt = cause, b.now
+		u.cause = cause
 		if u.exit == 0 {
 			u.exit = lossExit(cause.Class)
 		}
@@ -264,12 +270,14 @@ func (b *brain) drain() {
 	b.say(event.Event{Kind: event.Stopping, ByUser: true, Message: fmt.Sprintf("nothing more is started (%s); %d that run are let end", b.stop.reason, run)})
 }
 
-// closeHost has nothing more started on a host that is lost, and ends what runs there.
-func (b *brain) closeHost(host int, class, message string) {
+// closeHost has nothing more started on a host that is lost since at, and ends what runs
+// there.
+func (b *brain) closeHost(host int, at rendezvous.Instant, class, message string) {
 	h := b.hosts[host]
 	if h.closed != nil {
 		return
 	}
+	h.closedAt = at
 	h.closed = &report.Cause{Class: class, Message: message, Host: h.name}
 	b.say(event.Event{Kind: event.Lost, Host: h.name, Message: message, Silent: class == report.ClassHostLost})
 	if h.linked && !h.gone {
@@ -309,7 +317,7 @@ func (b *brain) causeAlone() (*report.Cause, int) {
 func (b *brain) undone() int {
 	n := 0
 	for _, r := range b.ranks {
-		if !r.alone.over {
+		if o := outcomeOf(r); o == report.NotRun || o == report.Stopped {
 			n++
 		}
 	}

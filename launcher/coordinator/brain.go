@@ -112,6 +112,7 @@ type hostState struct {
 	since    rendezvous.Instant // when it was dropped
 	gone     bool               // given up
 	closed   *report.Cause      // why independent ranks are started there no more; nil: they are
+	closedAt rendezvous.Instant // since when it is lost
 	failing  string
 	finished bool
 }

@@ -238,7 +238,7 @@ func (b *brain) signal(name string) {
 // hostLost: a host is no part of the run any more since at, which ends it for the others.
 func (b *brain) hostLost(host int, at rendezvous.Instant, class, message string) {
 	if b.places != nil {
-		b.closeHost(host, class, message)
+		b.closeHost(host, at, class, message)
 		return
 	}
 	b.lostAt = at
