@@ -79,7 +79,8 @@ bench: build
 	@go test -run '^$$' -bench ThousandHosts ./launcher/plan | grep ^Benchmark
 
 ## make gpu-check  what only real NVIDIA GPUs prove, 4 minutes a part; no setting is changed
-# PART=start or PART=watch makes one of the two. A machine without Go and compiler is given the folder: bin/gpu-check/gpucheck -help.
+# PART=start or PART=watch makes one of the two. A machine without Go and compiler is given
+# the folder: bin/gpu-check/gpucheck -help.
 gpu-check: gpu-check-programs
 	bin/gpu-check/gpucheck -out bin/gpu-check/out $(addprefix -part ,$(PART))
 

@@ -1,8 +1,8 @@
 // Command gpucheck proves on a machine with NVIDIA GPUs what stand-ins cannot: that muster
-// sees what is there, that a rank lands on the GPU of its plan, and why its memory ran out.
-// It changes no setting of
-// a GPU, needs neither Go nor a C compiler nor a network where it runs, and ends within
-// minutes. What the tools said is kept, to become test data.
+// sees what is there, that a rank lands on the GPU of its plan, why its memory ran out, what
+// of it is used meanwhile, and that it hangs. It changes no setting of a GPU, needs neither
+// Go nor a C compiler nor a network where it runs, and ends within minutes. What the tools
+// said is kept, to become test data.
 //
 // It knows muster from outside only: its commands, and their JSON. It starts one goroutine
 // for each program that it reads while that runs, and waits for it.

@@ -18,6 +18,11 @@ import (
 // that, a shell, which answers as the scripts here would. What ranks that run tell or do is
 // off by lies.
 func standInTorch(dir, name, allocator, nccl, capacity string, lies int) (python string, err error) {
+	return standInTorchOf("2.27.5", dir, name, allocator, nccl, capacity, lies)
+}
+
+// standInTorchOf is standInTorch with an NCCL of another version.
+func standInTorchOf(version, dir, name, allocator, nccl, capacity string, lies int) (python string, err error) {
 	shell, err := os.ReadFile("/bin/sh")
 	if err != nil {
 		return "", err
@@ -26,19 +31,19 @@ func standInTorch(dir, name, allocator, nccl, capacity string, lies int) (python
 	for path, text := range map[string]string{
 		venv + "/bin/python3": string(shell),
 		venv + "/pyvenv.cfg":  "home = /usr/bin\nversion = 3.11.4\n",
-		venv + "/lib/python3.11/site-packages/torch/version.py":                           "__version__ = '2.10.0+cu128'\ncuda: Optional[str] = '12.8'\n",
-		venv + "/lib/python3.11/site-packages/nvidia_nccl_cu12-2.27.5.dist-info/METADATA": "",
-		python: fmt.Sprintf(`#!%s/bin/python3
+		venv + "/lib/python3.11/site-packages/torch/version.py":                                    "__version__ = '2.10.0+cu128'\ncuda: Optional[str] = '12.8'\n",
+		venv + "/lib/python3.11/site-packages/nvidia_nccl_cu12-" + version + ".dist-info/METADATA": "",
+		python: fmt.Sprintf(`#!%[1]s/bin/python3
 case $1 in
 */versions.py)
-  echo '{"torch": "2.10.0+cu128", "nccl": "2.27.5", "cuda": true, "python": "'$0'"}' ;;
+  echo '{"torch": "2.10.0+cu128", "nccl": "%[6]s", "cuda": true, "python": "'$0'"}' ;;
 */allocator.py)
-  %s
+  %[2]s
   cudaworker -for 50ms >/dev/null || exit 1
   echo '{"held": 33554432, "settings": {"PYTORCH_CUDA_ALLOC_CONF": "'$PYTORCH_CUDA_ALLOC_CONF'", "PYTORCH_ALLOC_CONF": "'$PYTORCH_ALLOC_CONF'"}}' ;;
 */nccl.py)
   cudaworker -for 50ms >/dev/null || exit 1
-  echo "node1:7:7 [0] NCCL INFO NCCL_BUFFSIZE set by environment to %s."
+  echo "node1:7:7 [0] NCCL INFO NCCL_BUFFSIZE set by environment to %[3]s."
   echo '{"sum": 1.0, "world": 1}' ;;
 */oom.py)
   total=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits | head -n 1)
@@ -83,7 +88,7 @@ def spins():
     time.sleep(20)
 spins()' ;;
 esac
-`, venv, allocator, nccl, capacity, lies),
+`, venv, allocator, nccl, capacity, lies, version),
 	} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return "", err

@@ -17,7 +17,7 @@ const observeBlock = "  observe {\n    torch = true\n  }\n"
 
 // numbersWait is how long muster may take to tell all numbers of a rank: samples are of each
 // second, and the coordinator is told every five.
-const numbersWait = 20 * time.Second
+const numbersWait = 15 * time.Second
 
 // tensors are what torch says that it holds, in bytes.
 type tensors struct {
@@ -68,47 +68,57 @@ func checkNumbers(ctx context.Context, s *session) (err error) {
 	if workers[0].Memory == nil {
 		return errors.New("the rank has not said what torch holds")
 	}
-	shown, err := s.numbersOf(ctx, j)
+	shown, err := s.numbersOf(ctx, j, *workers[0].Memory)
 	if err != nil {
 		return err
 	}
 	return s.sameMemory(ctx, shown, workers[0])
 }
 
-// numbersOf waits until muster tells all numbers of rank 0.
-func (s *session) numbersOf(ctx context.Context, j job) (numbers, error) {
+// numbersOf waits until muster tells of rank 0 what torch does, or has no more time for it:
+// what it tells then is compared as it is.
+func (s *session) numbersOf(ctx context.Context, j job, own tensors) (numbers, error) {
 	deadline := time.Now().Add(numbersWait)
 	for {
-		o, err := s.command(ctx, s.muster, "status", "-", "--json")
+		now, text, err := s.statusNumbers(ctx)
 		if err != nil {
-			return numbers{}, err
+			return now, err
 		}
-		var status struct {
-			Ranks []struct {
-				Samples *struct{ Now numbers }
+		lacks := now.missing()
+		late := time.Now().After(deadline)
+		if late || lacks == "" && *now.Allocated == own.Allocated && *now.Reserved == own.Reserved {
+			s.keep(filepath.Join(runFolder, j.name+".status.json"), text)
+			if lacks != "" {
+				err = fmt.Errorf("muster status does not tell of %s within %.0f s; it is in runs/%s.status.json", lacks, numbersWait.Seconds(), j.name)
 			}
-		}
-		if err := json.Unmarshal([]byte(o.stdout), &status); o.exit == 0 && err != nil {
-			return numbers{}, fmt.Errorf("muster status: %w: %s", err, o.last())
-		}
-		lacks := "samples"
-		if len(status.Ranks) == 1 && status.Ranks[0].Samples != nil {
-			now := status.Ranks[0].Samples.Now
-			if lacks = now.missing(); lacks == "" {
-				s.keep(filepath.Join(runFolder, j.name+".status.json"), o.stdout)
-				return now, nil
-			}
-		}
-		if time.Now().After(deadline) {
-			s.keep(filepath.Join(runFolder, j.name+".status.json"), o.all())
-			return numbers{}, fmt.Errorf("muster status does not tell of %s within %.0f s; it is in runs/%s.status.json", lacks, numbersWait.Seconds(), j.name)
+			return now, err
 		}
 		select {
 		case <-time.After(500 * time.Millisecond):
 		case <-ctx.Done():
-			return numbers{}, ctx.Err()
+			return now, ctx.Err()
 		}
 	}
+}
+
+// statusNumbers are those that muster status tells of the one rank of the newest run.
+func (s *session) statusNumbers(ctx context.Context) (n numbers, text string, err error) {
+	o, err := s.command(ctx, s.muster, "status", "-", "--json")
+	if err != nil || o.exit != 0 { // it may be too early for it
+		return n, o.all(), err
+	}
+	var status struct {
+		Ranks []struct {
+			Samples *struct{ Now numbers }
+		}
+	}
+	if err := json.Unmarshal([]byte(o.stdout), &status); err != nil {
+		return n, o.stdout, fmt.Errorf("muster status: %w: %s", err, o.last())
+	}
+	if len(status.Ranks) == 1 && status.Ranks[0].Samples != nil {
+		n = status.Ranks[0].Samples.Now
+	}
+	return n, o.stdout, nil
 }
 
 // sameMemory compares what muster has shown. Torch's own numbers are to be equal; nvidia-smi

@@ -76,20 +76,23 @@ func TestWhatIsSeenOfRanksThatRunIsWhatTorchAndTheDriverSay(t *testing.T) {
 	}
 }
 
-// A check that cannot fail proves nothing: here torch tells other numbers, NCCL takes far more,
-// what spins works, and what is to work does nothing.
+// A check that cannot fail proves nothing: here torch tells other numbers, what spins works, and
+// what is to work does nothing. NCCL takes far more, but between two ranks of one GPU, of which
+// the estimate says nothing.
 func TestWhatIsSeenOfRanksMustBeTrue(t *testing.T) {
 	dir, err := programs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	python, err := standInTorch(dir, "lying", goodTorch, "$NCCL_BUFFSIZE", fullCapacity, 4096)
+	python, err := standInTorchOf("2.30.7", filepath.Join(dir, "newer"), "lying", goodTorch, "$NCCL_BUFFSIZE", fullCapacity, 4096)
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, exit, _ := checked(t, gpus.H200(), nil, "-part", watchPart, "-python", python)
-	mustBe(t, results, map[string]string{"torch: ": failedCheck})
-	for i, why := range []string{`"allocated"`, "by the estimate", "status 0, not 124", "status 124"} {
+	s := gpus.L40S()
+	s.GPUs, s.NICs = s.GPUs[:1], nil
+	results, exit, _ := checked(t, s, nil, "-part", watchPart, "-python", python)
+	mustBe(t, results, map[string]string{"torch: muster's": failedCheck, "torch: a kernel": failedCheck, "torch: silent": failedCheck, "torch: NCCL's": notPossible})
+	for i, why := range []string{`"allocated"`, "two ranks of one GPU take 114912 MiB more", "status 0, not 124", "status 124"} {
 		if got := results[watchChecks()[i].name].Why; !strings.Contains(got, why) {
 			t.Errorf("%s fails with %q, want %q", watchChecks()[i].name, got, why)
 		}
