@@ -78,10 +78,11 @@ bench: build
 	@echo; echo "Placement of 1,024 hosts x 8 GPUs, and all their environments:"
 	@go test -run '^$$' -bench ThousandHosts ./launcher/plan | grep ^Benchmark
 
-## make gpu-check  what only real NVIDIA GPUs prove, within 4 minutes; no setting is changed
-# A machine without Go and compiler is given the folder: bin/gpu-check/gpucheck -help.
+## make gpu-check  what only real NVIDIA GPUs prove, 4 minutes a part; no setting is changed
+# PART=start or PART=watch makes one of the two. A machine without Go and compiler is given
+# the folder: bin/gpu-check/gpucheck -help.
 gpu-check: gpu-check-programs
-	bin/gpu-check/gpucheck -out bin/gpu-check/out
+	bin/gpu-check/gpucheck -out bin/gpu-check/out $(addprefix -part ,$(PART))
 
 # The worker, like the plugin that muster carries, runs with older C libraries too.
 GPU_WORKER := -std=c11 -O2 -Wall -Wextra -Werror -include cmd/carry/oldlibc.h launcher/gpucheck/worker/worker.c \

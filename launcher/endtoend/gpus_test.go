@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/muster-dev/muster/launcher/testbed"
 	"github.com/muster-dev/muster/launcher/testbed/gpus"
@@ -449,4 +450,69 @@ func TestALocalRunUsesTheGPUsOfItsOwnMachine(t *testing.T) {
 	// On this machine its own environment is the user's.
 	u.env = []string{"CUDA_VISIBLE_DEVICES=1,2"}
 	u.run("run", path, "--no-check").exits(75).says("GPU 3 is not among the devices that CUDA_VISIBLE_DEVICES=1,2 allows")
+}
+
+// sweep is what a task does here: the first keeps its GPU to the end, the second leaves a
+// process behind that holds all memory and heeds no SIGTERM, and the third stays for a while.
+const sweep = `cd %s
+nvidia-smi --query-compute-apps=gpu_uuid,used_memory --format=csv,noheader | grep "$CUDA_VISIBLE_DEVICES" >beside-$MUSTER_RANK
+echo "$*" >words-$MUSTER_RANK
+touch begun-$MUSTER_RANK
+case $MUSTER_RANK in
+0) exec cudaworker -bytes 40GiB -until end ;;
+1)
+  setsid cudaworker -bytes 40GiB -for 4s -deaf >left-behind 2>&1 </dev/null &
+  until [ -s left-behind ]; do sleep 0.05; done
+  cat left-behind ;;
+2) exec cudaworker -bytes 40GiB -until go ;;
+*) exec cudaworker -bytes 40GiB -for 100ms ;;
+esac
+`
+
+// Tasks find the GPU of their place as cuda:0, and find it empty: the memory of one task and
+// the next together is more than a card has.
+func TestEachTaskHasItsPlacesGPUForItselfOnceTheTaskBeforeHasLeftIt(t *testing.T) {
+	u := newUser(t, theMachines(t))
+	host, own := u.bed.Host("l40s"), cards(t, "l40s")
+	u.file("tasks.txt", "# seeds\n--seed 0\n\n--seed 1\n--seed 2\n--seed 3 --name 'the last one'\n")
+	path := u.file("sweep.hcl", fmt.Sprintf("job \"sweep\" {\n  command = [\"sh\", %q]\n  mode = \"independent\"\n  tasks_file = \"tasks.txt\"\n"+
+		"  hosts \"ssh\" {\n    names = [\"l40s\"]\n  }\n  ranks {\n    devices = [2, 0]\n  }\n  stop { grace = \"1s\" }\n%s\n}\n",
+		u.file("sweep.sh", fmt.Sprintf(sweep, u.dir)), machinesOwn))
+	places := u.planned(path)
+	for i, card := range []gpus.GPU{own[2], own[0]} {
+		if len(places) != 2 || places[i].GPU == nil || places[i].GPU.UUID != card.UUID || places[i].GPU.SeenAs != 0 {
+			t.Fatalf("the places are %+v", places)
+		}
+	}
+	u.run("plan", path).exits(0).prints("PLACE", "TASK", "--seed 3 --name 'the last one'", "tasks.txt:6")
+
+	l := u.start("run", path)
+	l.waitToSay("4 tasks, 2 at a time")
+	u.waitFor("begun-0", "begun-2")
+	eventually(t, "the third task holds memory", func() bool { return holds(t, host, own[0].UUID) })
+	leave := alien(t, host, own[0].UUID, "3GiB") // and stays when the task ends
+	u.file("go", "")
+	eventually(t, "the third task has ended", func() bool {
+		return !slices.ContainsFunc(holdings(t, host), func(h gpus.Holding) bool { return h.UUID == own[0].UUID && h.Bytes > 4<<30 })
+	})
+	time.Sleep(1500 * time.Millisecond)
+	if u.exists("begun-3") {
+		t.Error("a task was started on a GPU of which somebody holds memory")
+	}
+	leave()
+	u.waitFor("begun-3")
+	u.file("end", "")
+	found := landings(t, l.wait().exits(0))
+	for task, card := range []gpus.GPU{own[2], own[0], own[0], own[0]} {
+		l := found[fmt.Sprintf("l40s:%d", task)]
+		if l.UUID != card.UUID || len(l.Visible) != 1 || l.LocalRank != "" {
+			t.Errorf("task %d is on %s and sees %v with LOCAL_RANK %q, want %s alone", task, l.UUID, l.Visible, l.LocalRank, card.UUID)
+		}
+		if beside := u.read(fmt.Sprintf("beside-%d", task)); beside != "" {
+			t.Errorf("task %d found on its GPU: %s", task, beside)
+		}
+	}
+	if got := u.read("words-3"); got != "--seed 3 --name the last one\n" {
+		t.Errorf("the last task was given %q", got)
+	}
 }

@@ -28,12 +28,15 @@ func (u *user) steps(more string) []string {
 	return []string{"python3", "-u", u.file("steps.py", fmt.Sprintf(steps, more))}
 }
 
-const hangStops = `
-  stop { grace = "2s" }
+// threeSeconds are all the silence that a job allows.
+const threeSeconds = `
   hang {
     silence = "3s"
     action  = "stop"
   }`
+
+const hangStops = `
+  stop { grace = "2s" }` + threeSeconds
 
 // A rank that stops stepping and lives keeps the others waiting without an error: only that
 // nothing moves tells.
@@ -139,7 +142,7 @@ func TestWhetherAGPUWorksDecidesWhetherSilenceIsAHang(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			u := newUser(t, theMachines(t))
 			change := atWork(t, "l40s", gpus.Utilization{GPU: 90, Memory: 40}, gpus.Utilization{GPU: 90, Memory: 40})
-			l := u.start("run", u.onDevice("l40s", fmt.Sprintf("touch %s/ready-$RANK; exec cudaworker -bytes 1GiB -for 14s", u.dir), hangStops, machinesOwn))
+			l := u.start("run", u.onDevice("l40s", fmt.Sprintf("touch %s/ready-$RANK; exec cudaworker -bytes 1GiB -for 14s", u.dir), threeSeconds, machinesOwn))
 			u.waitReady(2)
 			time.Sleep(3 * time.Second) // at work at first, or the CPUs' work would count
 			change(c.work, c.work)
@@ -154,9 +157,5 @@ func TestWhetherAGPUWorksDecidesWhetherSilenceIsAHang(t *testing.T) {
 // An independent rank hangs alone, and is ended alone.
 func TestAnIndependentRankThatHangsIsEndedAlone(t *testing.T) {
 	u := newUser(t, lend(t))
-	u.runJob(job{script: "echo step 1; [ $MUSTER_RANK = 1 ] && sleep 1000; for i in 1 2 3 4 5 6 7 8; do sleep 1; echo step $i; done", hosts: three, more: alone + `
-  hang {
-    silence = "3s"
-    action  = "stop"
-  }`}).exits(124).says("of 3 ranks: 2 ended well, 1 failed (1)", "no work of rank 1")
+	u.runJob(job{script: "echo step 1; [ $MUSTER_RANK = 1 ] && sleep 1000; for i in 1 2 3 4 5 6 7 8; do sleep 1; echo step $i; done", hosts: three, more: alone + threeSeconds}).exits(124).says("of 3 ranks: 2 ended well, 1 failed (1)", "no work of rank 1")
 }

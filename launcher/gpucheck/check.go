@@ -29,6 +29,18 @@ type check struct {
 	do   func(context.Context, *session) error
 }
 
+// Parts of the checks. Each has all of the time limit for itself.
+const (
+	startPart = "start" // what is there, where ranks land, and how they fail
+	watchPart = "watch" // what is seen of ranks that run
+)
+
+// part is a part's checks.
+type part struct {
+	name   string
+	checks []check
+}
+
 // impossible is the error of a check that this machine does not allow; the text is why.
 type impossible string
 
@@ -41,9 +53,9 @@ const checkLimit = time.Minute
 // spare is how much longer than the limit of all checks the last of them may take.
 const spare = 10 * time.Second
 
-// checks are all checks in their order: what a later one needs, an earlier one has found.
-func checks() []check {
-	list := []check{
+// firstChecks are made whichever part is: what later ones need, they find.
+func firstChecks() []check {
+	return []check{
 		{"nvidia-smi tells of GPUs", checkMachine},
 		{"nvml answers", checkNVML},
 		{"nvidia-smi prober answers", checkSMI},
@@ -54,9 +66,22 @@ func checks() []check {
 		{"probing leaves no process on a GPU", checkNoContext},
 		{"the driver tells of errors", checkEvents},
 		{"muster plan gives each GPU one rank", checkPlan},
+		landing(variants[0]),
 	}
-	for _, v := range variants {
-		list = append(list, check{"ranks land as planned: " + v.name, v.check})
+}
+
+// lastCheck is made even when there is no time left: it says whether something is left behind.
+var lastCheck = check{"nothing is left and nothing was set", checkAfter}
+
+// parts are all parts in their order, as are the checks of each.
+func parts() []part { return []part{{startPart, startChecks()}, {watchPart, watchChecks()}} }
+
+func landing(v variant) check { return check{"ranks land as planned: " + v.name, v.check} }
+
+func startChecks() []check {
+	var list []check
+	for _, v := range variants[1:] {
+		list = append(list, landing(v))
 	}
 	list = append(list,
 		check{"more ranks than GPUs are refused", checkTooMany},
@@ -78,46 +103,66 @@ func checks() []check {
 	for _, k := range oomKinds {
 		list = append(list, check{"torch: an OOM is told as " + k.class, checkOOM(k.name, k.class)})
 	}
-	return append(list, check{"nothing is left and nothing was set", checkAfter})
+	return list
+}
+
+func watchChecks() []check {
+	return []check{
+		{"torch: muster's numbers of memory are torch's and NVML's", checkNumbers},
+		{"torch: NCCL's buffers take what is estimated", checkBuffers},
+		{"torch: a kernel that only spins is told as a hang", checkSpins},
+		{"torch: silent work is told as nothing", checkWorks},
+	}
 }
 
 // checkAll makes one check after the other.
 func (s *session) checkAll(ctx context.Context) []result {
 	end := time.Now().Add(s.limit)
-	var results []result
-	all := checks()
-	for i, c := range all {
-		s.notes = nil
-		begin := time.Now()
-		err := s.one(ctx, c, end, i == len(all)-1)
-		r := result{Name: c.name, Outcome: passed, Notes: s.notes, Seconds: time.Since(begin).Seconds()}
-		var cannot impossible
-		switch {
-		case errors.As(err, &cannot):
-			r.Outcome, r.Why = notPossible, cannot.Error()
-		case err != nil:
-			r.Outcome, r.Why = failedCheck, err.Error()
+	results := s.checkEach(ctx, firstChecks(), end)
+	for _, p := range parts() {
+		if s.part != "" && s.part != p.name {
+			continue
 		}
-		results = append(results, r)
-		s.progress(r)
+		results = append(results, s.checkEach(ctx, p.checks, end)...)
+		end = time.Now().Add(s.limit)
+	}
+	return append(results, s.check(lastCheck, func() error { return s.one(context.WithoutCancel(ctx), lastCheck, checkLimit) }))
+}
+
+// checkEach makes checks, none of which begins after the end of the time.
+func (s *session) checkEach(ctx context.Context, list []check, end time.Time) (results []result) {
+	for _, c := range list {
+		results = append(results, s.check(c, func() error {
+			switch {
+			case ctx.Err() != nil:
+				return impossible("interrupted")
+			case time.Now().After(end):
+				return impossible("no time left")
+			}
+			return s.one(ctx, c, min(checkLimit, time.Until(end)+spare))
+		}))
 	}
 	return results
 }
 
-// one makes a check, unless there is no time left. The last is made even then: it says
-// whether something is left behind.
-func (s *session) one(ctx context.Context, c check, end time.Time, last bool) error {
-	limit := checkLimit
+// check makes a check in a way, and tells what came of it.
+func (s *session) check(c check, do func() error) result {
+	s.notes = nil
+	begin := time.Now()
+	err := do()
+	r := result{Name: c.name, Outcome: passed, Notes: s.notes, Seconds: time.Since(begin).Seconds()}
+	var cannot impossible
 	switch {
-	case last:
-		ctx = context.WithoutCancel(ctx)
-	case ctx.Err() != nil:
-		return impossible("interrupted")
-	case time.Now().After(end):
-		return impossible("no time left")
-	default:
-		limit = min(limit, time.Until(end)+spare)
+	case errors.As(err, &cannot):
+		r.Outcome, r.Why = notPossible, cannot.Error()
+	case err != nil:
+		r.Outcome, r.Why = failedCheck, err.Error()
 	}
+	s.progress(r)
+	return r
+}
+
+func (s *session) one(ctx context.Context, c check, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return c.do(ctx, s)

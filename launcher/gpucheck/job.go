@@ -70,6 +70,12 @@ type planned struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`
 	} `json:"warnings"`
+	Memory *struct { // as estimated, in bytes
+		Ranks []struct {
+			Least float64 `json:"nccl_least"`
+			Most  float64 `json:"nccl_most"`
+		} `json:"ranks"`
+	} `json:"memory"`
 }
 
 type plannedRank struct {

@@ -23,7 +23,8 @@ type worker struct {
 	Visible   []string `json:"visible"` // UUIDs in CUDA's order
 	UUID      string   `json:"uuid"`
 	PCI       string   `json:"pci"`
-	CPUs      string   `json:"cpus"` // such as "0-3,8"
+	CPUs      string   `json:"cpus"`   // such as "0-3,8"
+	Memory    *tensors `json:"memory"` // of torch; nil: it has none
 }
 
 // launch is a program whose workers are there: muster run, or a worker by itself.

@@ -1,8 +1,8 @@
 // Command gpucheck proves on a machine with NVIDIA GPUs what stand-ins cannot: that muster
-// sees what is there, that a rank lands on the GPU of its plan, and why its memory ran out.
-// It changes no setting of
-// a GPU, needs neither Go nor a C compiler nor a network where it runs, and ends within
-// minutes. What the tools said is kept, to become test data.
+// sees what is there, that a rank lands on the GPU of its plan, why its memory ran out, what
+// of it is used meanwhile, and that it hangs. It changes no setting of a GPU, needs neither
+// Go nor a C compiler nor a network where it runs, and ends within minutes. What the tools
+// said is kept, to become test data.
 //
 // It knows muster from outside only: its commands, and their JSON. It starts one goroutine
 // for each program that it reads while that runs, and waits for it.
@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -35,7 +36,12 @@ To check a machine without Go, compiler or network, build elsewhere and copy one
   ssh HOST gpu-check/gpucheck        and fetch HOST:gpu-check-out
 
 Where a Python has torch, what muster sets for it and for NCCL is tried too (-python), and
-whether muster tells the ways apart in which it runs out of memory.
+whether muster tells the ways apart in which it runs out of memory. The checks have two
+parts, each within the time of -limit (-part makes one of them):
+
+  start    what is found, where ranks land, what is refused, how ranks fail
+  watch    what is seen of ranks that run: their memory, NCCL's buffers, hangs (by torch)
+
 It needs nvidia-smi and the driver's libraries (libnvidia-ml.so.1, libcuda.so.1), a glibc
 of the last ten years, and a machine of the kind that it was built for (amd64, arm64).
 
@@ -46,7 +52,7 @@ Exit status: 0 nothing failed, 1 something did, 2 wrong arguments.
 // options are the flags.
 type options struct {
 	muster, plugin, worker, out string
-	python                      string
+	python, part                string
 	json                        bool
 	limit                       time.Duration
 }
@@ -77,8 +83,9 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.worker, "worker", "", "what ranks run (default: cudaworker beside gpucheck)")
 	flags.StringVar(&o.python, "python", "python3", "a Python with torch, for checks of that")
 	flags.StringVar(&o.out, "out", "gpu-check-out", "folder for what tools said; made if missing")
+	flags.StringVar(&o.part, "part", "", "make only the checks of this part: start or watch")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object instead of a table")
-	flags.DurationVar(&o.limit, "limit", 210*time.Second, "start no check after this time")
+	flags.DurationVar(&o.limit, "limit", 210*time.Second, "start no check of a part after this time")
 	flags.Usage = func() {
 		fmt.Fprint(flags.Output(), help)
 		flags.PrintDefaults()
@@ -86,6 +93,9 @@ func parse(args []string) (options, error) {
 	_ = flags.Parse(args) // it exits
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if o.part != "" && !slices.ContainsFunc(parts(), func(p part) bool { return p.name == o.part }) {
+		return o, fmt.Errorf("there is no part %q: -part start or -part watch", o.part)
 	}
 	return o, o.find()
 }

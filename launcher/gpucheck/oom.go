@@ -88,15 +88,20 @@ func (s *session) oomJob(what string, command []string) job {
 	return j
 }
 
-// fails runs a job that is to fail, and reads why muster says it did.
+// fails runs a job whose rank is to fail, and reads why muster says it did.
 func (s *session) fails(ctx context.Context, j job) (told, said, error) {
+	return s.failsBy(ctx, j, 1)
+}
+
+// failsBy is fails for a run that is to end with another exit status.
+func (s *session) failsBy(ctx context.Context, j job, status int) (told, said, error) {
 	o, err := s.command(ctx, s.muster, "run", j.path)
 	if err != nil {
 		return told{}, o, err
 	}
 	s.keep(filepath.Join(runFolder, j.name+".txt"), o.all())
-	if o.exit != 1 {
-		return told{}, o, fmt.Errorf("muster run ends with status %d, not 1 as its rank: %s", o.exit, o.last())
+	if o.exit != status {
+		return told{}, o, fmt.Errorf("muster run ends with status %d, not %d: %s", o.exit, status, o.last())
 	}
 	r, err := s.command(ctx, s.muster, "report", "-", "--json")
 	if err != nil {

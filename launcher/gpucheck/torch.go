@@ -118,24 +118,34 @@ func (s *session) writePython(what, script, more string) (job, error) {
 
 // runPython plans such a job and runs it to its end. into takes the rank's JSON.
 func (s *session) runPython(ctx context.Context, j job, into any) (plannedRank, said, error) {
+	p, o, err := s.runPlanned(ctx, j, into)
+	if p == nil {
+		return plannedRank{}, o, err
+	}
+	return p.Ranks[0], o, err
+}
+
+// runPlanned is runPython for jobs of several ranks: into takes the JSON of the first that
+// says any. The plan is nil where there is none.
+func (s *session) runPlanned(ctx context.Context, j job, into any) (*planned, said, error) {
 	p, err := s.plan(ctx, j)
 	if err != nil {
-		return plannedRank{}, said{}, err
+		return nil, said{}, err
 	}
 	o, err := s.command(ctx, s.muster, "run", j.path)
 	if err != nil {
-		return p.Ranks[0], o, err
+		return p, o, err
 	}
 	s.keep(filepath.Join(runFolder, j.name+".txt"), o.all())
 	if o.exit != 0 {
-		return p.Ranks[0], o, fmt.Errorf("muster run ends with status %d: %s", o.exit, o.last())
+		return p, o, fmt.Errorf("muster run ends with status %d: %s", o.exit, o.last())
 	}
 	for line := range strings.Lines(o.stdout) {
 		if _, text, is := strings.Cut(line, "| {"); is && json.Unmarshal([]byte("{"+text), into) == nil {
-			return p.Ranks[0], o, nil
+			return p, o, nil
 		}
 	}
-	return p.Ranks[0], o, errors.New("the rank has not said what it found")
+	return p, o, errors.New("the rank has not said what it found")
 }
 
 // allocators are blocks that together have all settings. What this torch does not know

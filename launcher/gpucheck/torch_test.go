@@ -15,8 +15,14 @@ import (
 
 // standInTorch makes what looks like a Python with torch 2.10: for muster, which reads
 // files, an environment whose interpreter the first line of a script names; for who runs
-// that, a shell, which answers as the scripts here would.
-func standInTorch(dir, name, allocator, nccl, capacity string) (python string, err error) {
+// that, a shell, which answers as the scripts here would. What ranks that run tell or do is
+// off by lies.
+func standInTorch(dir, name, allocator, nccl, capacity string, lies int) (python string, err error) {
+	return standInTorchOf("2.27.5", dir, name, allocator, nccl, capacity, lies)
+}
+
+// standInTorchOf is standInTorch with an NCCL of another version.
+func standInTorchOf(version, dir, name, allocator, nccl, capacity string, lies int) (python string, err error) {
 	shell, err := os.ReadFile("/bin/sh")
 	if err != nil {
 		return "", err
@@ -25,19 +31,19 @@ func standInTorch(dir, name, allocator, nccl, capacity string) (python string, e
 	for path, text := range map[string]string{
 		venv + "/bin/python3": string(shell),
 		venv + "/pyvenv.cfg":  "home = /usr/bin\nversion = 3.11.4\n",
-		venv + "/lib/python3.11/site-packages/torch/version.py":                           "__version__ = '2.10.0+cu128'\ncuda: Optional[str] = '12.8'\n",
-		venv + "/lib/python3.11/site-packages/nvidia_nccl_cu12-2.27.5.dist-info/METADATA": "",
-		python: fmt.Sprintf(`#!%s/bin/python3
+		venv + "/lib/python3.11/site-packages/torch/version.py":                                    "__version__ = '2.10.0+cu128'\ncuda: Optional[str] = '12.8'\n",
+		venv + "/lib/python3.11/site-packages/nvidia_nccl_cu12-" + version + ".dist-info/METADATA": "",
+		python: fmt.Sprintf(`#!%[1]s/bin/python3
 case $1 in
 */versions.py)
-  echo '{"torch": "2.10.0+cu128", "nccl": "2.27.5", "cuda": true, "python": "'$0'"}' ;;
+  echo '{"torch": "2.10.0+cu128", "nccl": "%[6]s", "cuda": true, "python": "'$0'"}' ;;
 */allocator.py)
-  %s
+  %[2]s
   cudaworker -for 50ms >/dev/null || exit 1
   echo '{"held": 33554432, "settings": {"PYTORCH_CUDA_ALLOC_CONF": "'$PYTORCH_CUDA_ALLOC_CONF'", "PYTORCH_ALLOC_CONF": "'$PYTORCH_ALLOC_CONF'"}}' ;;
 */nccl.py)
   cudaworker -for 50ms >/dev/null || exit 1
-  echo "node1:7:7 [0] NCCL INFO NCCL_BUFFSIZE set by environment to %s."
+  echo "node1:7:7 [0] NCCL INFO NCCL_BUFFSIZE set by environment to %[3]s."
   echo '{"sum": 1.0, "world": 1}' ;;
 */oom.py)
   total=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits | head -n 1)
@@ -53,8 +59,36 @@ case $1 in
   fragmentation) hold 30 54 90 ;;
   foreign) exec cudaworker -bytes $((total * 6 / 10))MiB ;;
   esac ;;
+*/held.py)
+  cudaworker -bytes 1280MiB -until $2 >/dev/null &
+  until nvidia-smi --query-compute-apps=pid --format=csv,noheader | grep -q "^$!\$"; do sleep 0.1; done
+  echo '{"rank": "0", "local_rank": "0", "pid": '$!', "uuid": "'$MUSTER_DEVICE'", "memory": {"allocated": 805306368, "reserved": 1073741824}}'
+  exec python3 -c '
+import os, socket, sys, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+while not os.path.exists(sys.argv[1]):
+    s.sendto(sys.argv[2].encode(), os.environ["MUSTER_SOCKET"])
+    time.sleep(0.5)' $2 "torch device 0 allocated=$((805306368 + %[5]d)) reserved=1073741824" ;;
+*/buffers.py)
+  cudaworker -for 50ms >/dev/null || exit 1
+  [ $RANK != 0 ] || echo '{"world": '$WORLD_SIZE', "took": '$((314572800 + (8 + %[5]d) * NCCL_BUFFSIZE))'}' ;;
+*/silent.py)
+  echo step 1
+  case $2-%[5]d in
+  works-0) exec cudaworker -bytes 1GiB -for 12s >/dev/null ;;
+  works-*) exec sleep 20 ;;
+  spins-0) cudaworker -bytes 1GiB -for 4s >/dev/null; touch ${1%%/*}/spinning ;;
+  esac
+  echo step 2
+  cudaworker -bytes 1GiB -for 20s >/dev/null &
+  exec python3 -c '
+import faulthandler, signal, time
+faulthandler.register(signal.SIGUSR1, all_threads=True)
+def spins():
+    time.sleep(20)
+spins()' ;;
 esac
-`, venv, allocator, nccl, capacity),
+`, venv, allocator, nccl, capacity, lies, version),
 	} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return "", err
@@ -83,7 +117,7 @@ func TestATorchThatStopsAtItsSettingsFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	python, err := standInTorch(dir, "strict", `echo "ValueError: Unrecognized key" >&2; exit 1`, "4", fullCapacity)
+	python, err := standInTorch(dir, "strict", `echo "ValueError: Unrecognized key" >&2; exit 1`, "4", fullCapacity, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +134,7 @@ func TestATorchThatStopsAtItsSettingsFails(t *testing.T) {
 func TestWithoutTorchItsChecksAreNotPossible(t *testing.T) {
 	s := gpus.L40S()
 	s.GPUs, s.NICs = s.GPUs[:1], nil
-	results, exit, _ := checked(t, s, nil, "-python", "/bin/false")
+	results, exit, _ := checked(t, s, nil, "-python", "/bin/false", "-part", "")
 	mustBe(t, results, map[string]string{"torch: ": notPossible, "one GPU each": notPossible})
 	if r := results["torch: NCCL starts in a rank's environment"]; !strings.Contains(r.Why, "/bin/false has no torch that works: it ends with status 1") || !strings.Contains(r.Why, "-python") || exit != 0 {
 		t.Errorf("exit status %d, %+v", exit, r)
@@ -120,7 +154,7 @@ func TestAnOOMOfAnotherKindOrSizeFails(t *testing.T) {
 	}
 	s := gpus.L40S()
 	s.GPUs, s.NICs = s.GPUs[:1], nil
-	python, err := standInTorch(dir, "fragmented", goodTorch, "$NCCL_BUFFSIZE", "30 54 90")
+	python, err := standInTorch(dir, "fragmented", goodTorch, "$NCCL_BUFFSIZE", "30 54 90", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
