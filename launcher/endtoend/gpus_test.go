@@ -474,7 +474,7 @@ esac
 func TestEachTaskHasItsPlacesGPUForItselfOnceTheTaskBeforeHasLeftIt(t *testing.T) {
 	u := newUser(t, theMachines(t))
 	host, own := u.bed.Host("l40s"), cards(t, "l40s")
-	u.file("tasks.txt", "# seeds\n--seed 0\n\n--seed 1\n--seed 2\n--seed 3 --name 'the last one'\n")
+	u.file("tasks.txt", "# seeds\n--seed 0\n\n--seed 1\n--seed 2\n--seed 3 --name \"the last one\"\n")
 	path := u.file("sweep.hcl", fmt.Sprintf("job \"sweep\" {\n  command = [\"sh\", %q]\n  mode = \"independent\"\n  tasks_file = \"tasks.txt\"\n"+
 		"  hosts \"ssh\" {\n    names = [\"l40s\"]\n  }\n  ranks {\n    devices = [2, 0]\n  }\n  stop { grace = \"1s\" }\n%s\n}\n",
 		u.file("sweep.sh", fmt.Sprintf(sweep, u.dir)), machinesOwn))
@@ -484,7 +484,7 @@ func TestEachTaskHasItsPlacesGPUForItselfOnceTheTaskBeforeHasLeftIt(t *testing.T
 			t.Fatalf("the places are %+v", places)
 		}
 	}
-	u.run("plan", path).exits(0).prints("PLACE", "TASK", "--seed 3 --name 'the last one'", "tasks.txt:6")
+	u.run("plan", path).exits(0).prints("PLACE", "TASK", "--seed 3 --name \"the last one\"", "tasks.txt:6")
 
 	l := u.start("run", path)
 	l.waitToSay("4 tasks, 2 at a time")
