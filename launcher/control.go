@@ -39,6 +39,7 @@ func dialControl(ctx context.Context, host remote.Host, path string) (*control, 
 	conn, err := grpc.NewClient("passthrough:///control",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithNoProxy(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(coordinator.MaxMessage)),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			var conn net.Conn
 			once.Do(func() { conn = raw })

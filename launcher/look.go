@@ -98,7 +98,7 @@ func lookAtDevices(launch *remote.Launch, job *config.Job, h config.Host, claims
 	}
 	// A list is what the user wants whoever else is there; else the look decides, and two
 	// launches must not see the same devices idle.
-	if claims && h.Devices.Kind != config.DevicesList && !job.WithOthers() {
+	if claims && !h.Devices.Named() && !job.WithOthers() {
 		launch.Args = append(launch.Args, "-choose")
 	}
 }

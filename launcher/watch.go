@@ -314,6 +314,8 @@ func (w *watch) showOutput(ctx context.Context, reads chan<- struct{}) {
 		request.Ranks = append(request.Ranks, int32(rank))
 		if s, ok := w.shown[rank]; ok {
 			request.From[int32(rank)], request.Attempt[int32(rank)] = s.next, int32(s.attempt)
+		} else if w.back && !w.tail { // all that it has written meanwhile
+			request.From[int32(rank)], request.Attempt[int32(rank)] = 0, 0
 		}
 	}
 	// An error here is the coordinator's end, which shows where events are watched.

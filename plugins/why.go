@@ -59,3 +59,24 @@ func unknown(v reflect.Value, prefix string) []string {
 	}
 	return names
 }
+
+// SlowWords say why a GPU is slow, by its throttle reasons; "" where it is not: at its power
+// limit every busy GPU is.
+func SlowWords(reasons []string) string {
+	var words []string
+	for _, reason := range reasons {
+		switch reason {
+		case "sw_power_cap":
+		case "hw_thermal", "sw_thermal":
+			words = append(words, "too hot ("+Spaced(reason)+")")
+		case "hw_power_brake":
+			words = append(words, "the power supply asks for it (hw power brake)")
+		default:
+			words = append(words, Spaced(reason))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// Spaced is a word of the contract as people read it: without underscores.
+func Spaced(name string) string { return strings.ReplaceAll(name, "_", " ") }

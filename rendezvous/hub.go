@@ -17,6 +17,10 @@ import (
 	pb "github.com/muster-dev/muster/rendezvous/rendezvouspb"
 )
 
+// maxMessage bounds a message of either side, in bytes. One that is refused would be sent
+// again for ever, and gRPC's own bound is less than a host of many ranks may have to tell.
+const maxMessage = 64 << 20
+
 // Hub is the side of the coordinator: it admits members by their pins, takes in
 // their messages in order and says when one is not heard any more.
 type Hub struct {
@@ -75,7 +79,7 @@ func NewHub(identity *Identity, lease time.Duration) *Hub {
 	h.events = newQueue[Event](h.stop)
 	h.server = grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(identity.tlsConfig(h.knows))),
-		grpc.ReadBufferSize(16<<10), grpc.WriteBufferSize(16<<10),
+		grpc.ReadBufferSize(16<<10), grpc.WriteBufferSize(16<<10), grpc.MaxRecvMsgSize(maxMessage),
 	)
 	pb.RegisterRendezvousServer(h.server, h)
 	return h

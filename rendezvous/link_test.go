@@ -177,3 +177,31 @@ func TestPushedChunksWaitForASlowReader(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A host of many ranks has much to tell at once, and a message that is refused would be sent
+// for ever.
+func TestLargeMessagesArriveOnBothSides(t *testing.T) {
+	self := identity(t)
+	hub, id, addr := startHub(t, self.Pin())
+	m, err := Join(self, id.Pin(), addr, 3*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Leave(context.Background())
+	large := make([]byte, 9<<20)
+	m.Send(large)
+	if e := nextEvent(t, hub, Message); len(e.Payload) != len(large) {
+		t.Errorf("the hub got %d bytes", len(e.Payload))
+	}
+	if err := hub.Send("a", large); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case got := <-m.Messages():
+		if len(got) != len(large) {
+			t.Errorf("the member got %d bytes", len(got))
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the member got nothing within 10 s")
+	}
+}

@@ -59,6 +59,7 @@ func Join(identity *Identity, hub Pin, addr string, lease time.Duration) (*Membe
 		}),
 		grpc.WithContextDialer(m.dialTCP),
 		grpc.WithReadBufferSize(16<<10), grpc.WithWriteBufferSize(16<<10),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 	)
 	if err != nil {
 		cancel()

@@ -64,22 +64,15 @@ func wrapped(words []string) string {
 }
 
 func checkJob(c *cli.Context) error {
-	screen := openScreen()
-	source, job, err := readJob(c, screen)
+	o, err := openJob(c)
 	if err != nil {
 		return err
 	}
-	v := view.NewRun(screen)
-	connect, err := connector(job.HostsKind, v, v.Say)
-	if err != nil {
-		return err
-	}
-	sayUnsent(job, v.Say)
 	wishes, end := listenForWishes(true)
 	defer end()
-	r := &launcher.Run{Source: source, Job: job, Connect: connect, View: v, Wishes: wishes}
+	r := &launcher.Run{Source: o.source, Job: o.job, Connect: o.connect, View: o.view, Wishes: wishes}
 	found, status, err := check(r, c.Bool("collective"))
-	screen.Status("")
+	o.screen.Status("")
 	if err != nil {
 		return err
 	}
@@ -87,13 +80,13 @@ func checkJob(c *cli.Context) error {
 	if c.Bool("collective") {
 		kinds = append(kinds, codes.Asked)
 	}
-	checked := view.Checked{Job: job.Name, Plan: found.Plan, Checks: len(codes.Names(kinds...)), Findings: found.Findings}
+	checked := view.Checked{Job: o.job.Name, Plan: found.Plan, Checks: len(codes.Names(kinds...)), Findings: found.Findings}
 	if c.Bool("json") {
 		if err := view.CheckJSON(os.Stdout, checked); err != nil {
 			return err
 		}
 	} else {
-		view.Check(screen, checked)
+		view.Check(o.screen, checked)
 	}
 	if status == report.ExitOK {
 		return nil

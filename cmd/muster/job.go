@@ -41,6 +41,29 @@ func readJob(c *cli.Context, screen *view.Screen) (config.Source, *config.Job, e
 	return source, job, err
 }
 
+// opened is a job whose hosts can be reached.
+type opened struct {
+	source  config.Source
+	job     *config.Job
+	screen  *view.Screen
+	view    *view.Run
+	connect launcher.Connector
+}
+
+// openJob reads the job file of a command's arguments and makes ready to reach its hosts.
+func openJob(c *cli.Context) (o opened, err error) {
+	o.screen = openScreen()
+	if o.source, o.job, err = readJob(c, o.screen); err != nil {
+		return o, err
+	}
+	o.view = view.NewRun(o.screen)
+	if o.connect, err = connector(o.job.HostsKind, o.view, o.view.Say); err != nil {
+		return o, err
+	}
+	sayUnsent(o.job, o.view.Say)
+	return o, nil
+}
+
 // evaluate makes the job of a source that was read with these diagnostics, and prints all.
 func evaluate(source config.Source, diags config.Diagnostics, screen *view.Screen) (*config.Job, error) {
 	var job *config.Job

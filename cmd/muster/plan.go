@@ -40,42 +40,35 @@ func planCommand() *cli.Command {
 }
 
 func planJob(c *cli.Context) error {
-	screen := openScreen()
-	source, job, err := readJob(c, screen)
+	o, err := openJob(c)
 	if err != nil {
 		return err
 	}
-	v := view.NewRun(screen)
-	connect, err := connector(job.HostsKind, v, v.Say)
-	if err != nil {
-		return err
-	}
-	sayUnsent(job, v.Say)
 	ctx, end := untilSignal()
 	defer end()
-	look := launcher.Look{Hosts: job.Hosts, Job: job, Environ: c.IsSet("env"), Connect: connect, View: v}
+	look := launcher.Look{Hosts: o.job.Hosts, Job: o.job, Environ: c.IsSet("env"), Connect: o.connect, View: o.view}
 	p, seen, err := look.Plan(ctx)
-	screen.Status("")
+	o.screen.Status("")
 	if err != nil {
 		return err
 	}
 	if path := c.String("save"); path != "" {
-		if err := planfile.Write(path, p.Save(source.WithoutSecrets())); err != nil {
+		if err := planfile.Write(path, p.Save(o.source.WithoutSecrets())); err != nil {
 			return &launcher.Failure{Exit: report.ExitRefused, Message: err.Error()}
 		}
-		v.Say("the plan is in " + path + "; muster run --plan " + path + " runs it as long as the hosts are the same")
+		o.view.Say("the plan is in " + path + "; muster run --plan " + path + " runs it as long as the hosts are the same")
 	}
 	switch {
 	case c.IsSet("env"):
-		return showEnv(c, screen, p, seen)
+		return showEnv(c, o.screen, p, seen)
 	case c.Bool("diff") && c.Bool("json"):
 		return view.PlanDiffJSON(os.Stdout, p)
 	case c.Bool("diff"):
-		return view.PlanDiff(screen, p)
+		return view.PlanDiff(o.screen, p)
 	case c.Bool("json"):
 		return view.PlanJSON(os.Stdout, p)
 	}
-	return view.Plan(screen, p)
+	return view.Plan(o.screen, p)
 }
 
 func showEnv(c *cli.Context, screen *view.Screen, p *plan.Plan, seen []launcher.Seen) error {

@@ -59,7 +59,6 @@ type agent struct {
 	attempt  int
 	grace    time.Duration
 	workers  map[int]*worker // by rank; those that ended are taken out
-	newest   map[int]output  // of each rank that was started
 	hold     *portHold
 	door     *rendezvous.Door   // for visits of other hosts; nil: not opened
 	portSeen rendezvous.Instant // when it was last looked whether rank 0 listens
@@ -78,23 +77,20 @@ type agent struct {
 	sampling   *sampling    // of the attempt
 	digestPace atomic.Int64 // nanoseconds between two digests of samples
 	observed   observed
-	after      []*afterwards // that are kept back
+	after      []*afterwards            // that are kept back
+	pushes     map[string]chan struct{} // by subscription: as many values as outputs that are pushed to it
 	follows    context.Context
 	unfollow   context.CancelFunc
-}
-
-// output is what a worker writes.
-type output struct {
-	attempt int
-	log     *ranklog.Writer
+	turns      map[turn]chan struct{}
 }
 
 // run is the agent's life.
 func (a *agent) run() error {
 	a.inbox = make(chan func(), 64)
-	a.workers, a.newest = map[int]*worker{}, map[int]output{}
+	a.workers, a.pushes = map[int]*worker{}, map[string]chan struct{}{}
 	a.plugins = newPluginDesk(a.leash)
 	a.digestPace.Store(int64(digestPace))
+	a.turns = map[turn]chan struct{}{}
 	a.follows, a.unfollow = context.WithCancel(context.Background())
 	defer a.unfollow()
 	go a.words.listen(func(m *orders.ToAgent, err error) { a.post(func() { a.hear(m, err) }) })
@@ -245,7 +241,7 @@ func (a *agent) obey(payload []byte) {
 	case o.Visit != nil:
 		a.visit(o.Visit)
 	case o.Look != nil:
-		go a.lookOnce(o.Look)
+		a.lookOnce(o.Look)
 	case o.Pace != nil:
 		a.digestPace.Store(int64(o.Pace.Every))
 	case o.Finish != nil:
@@ -294,21 +290,23 @@ func (a *agent) start(o *orders.Start) {
 			continue
 		}
 		w.show(scene)
-		a.workers[r.Rank], a.newest[r.Rank] = w, output{o.Attempt, w.log}
+		a.workers[r.Rank] = w
 		a.tell(orders.News{Started: &orders.Started{Attempt: o.Attempt, Rank: r.Rank, PID: w.child.ID.PID, Log: w.log.Path()}})
 	}
 }
 
 func (a *agent) startFollowing(o *orders.Follow) {
 	for rank := range o.Ranks {
-		writer := a.newest[rank].log
-		if o.Attempt != a.newest[rank].attempt {
-			writer = nil
+		var writer *ranklog.Writer
+		if w := a.workers[rank]; w != nil && w.attempt == o.Attempt {
+			writer = w.log
 		}
+		begin, end := a.takeTurn(turn{o.Subscription, rank})
+		pushes := a.pushesTo(o.Subscription)
 		go func() {
-			if err := a.follow(a.follows, o, rank, writer); err != nil {
-				return // whoever wanted it has left, or asks again
-			}
+			defer end()
+			begin()
+			a.followInTurn(pushes, o, rank, writer)
 		}()
 	}
 }

@@ -36,6 +36,7 @@ type scenery struct {
 	kernel      *kernelLog
 	wall        time.Time // that files are compared with
 	checkpoints string    // folder; "": none
+	hangs       bool      // a look at the job's folders took too long
 }
 
 func newScenery(checkpoints string) *scenery {
@@ -57,6 +58,42 @@ func (s *scenery) leave() {
 func (s *scenery) endUnlessShown() {
 	if s.workers == 0 {
 		s.kernel.close()
+	}
+}
+
+// diskWait is how long a look at the job's folders may take. They may lie on a file server
+// that hangs, which is why a worker has ended, and the others are to be looked after meanwhile.
+const diskWait = 2 * time.Second
+
+// disks is what the job's folders tell.
+type disks struct {
+	checkpoint float64       // as newestAfter has it
+	fullest    *orders.Space // of all
+}
+
+// lookAtDisks looks at the checkpoints, and how full file systems are; nothing is known where
+// that takes too long.
+func (s *scenery) lookAtDisks(folders ...string) (found disks) {
+	if s.hangs {
+		return disks{}
+	}
+	checkpoints, wall := s.checkpoints, s.wall
+	found, ok := within(diskWait, func() disks {
+		return disks{newestAfter(checkpoints, wall), fullest(append(folders, checkpoints)...)}
+	})
+	s.hangs = !ok
+	return found
+}
+
+// within returns what f does; ok is unset, and f left alone, where that takes too long.
+func within[T any](limit time.Duration, f func() T) (found T, ok bool) {
+	done := make(chan T, 1)
+	go func() { done <- f() }()
+	select {
+	case found = <-done:
+		return found, true
+	case <-time.After(limit):
+		return found, false
 	}
 }
 
@@ -113,7 +150,8 @@ func (a *agent) evidence(w *worker, e *orders.Ended) *orders.Evidence {
 	}
 	found.Devices = a.devices(w)
 	found.ErrorFile = firstOf(filepath.Join(filepath.Dir(w.log.Path()), fmt.Sprintf("rank-%d.error.json", w.rank)), errorFileKept)
-	found.Checkpoint = newestAfter(w.scene.checkpoints, w.scene.wall)
+	disks := w.scene.lookAtDisks(a.stateDir, a.workdir, os.TempDir())
+	found.Checkpoint, found.Disk = disks.checkpoint, disks.fullest
 	found.Cgroup = w.scene.counters.path
 	after := readCounters("")
 	found.OOM = orders.OOM{
@@ -122,7 +160,7 @@ func (a *agent) evidence(w *worker, e *orders.Ended) *orders.Evidence {
 		Limit: after.limit, Peak: after.peak, Available: after.available,
 	}
 	found.Kernel = w.scene.kernel.lines()
-	found.Shm, found.Disk = spaceOf("/dev/shm"), fullest(a.stateDir, a.workdir, w.scene.checkpoints, os.TempDir())
+	found.Shm = spaceOf("/dev/shm")
 	return found
 }
 

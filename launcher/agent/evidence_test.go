@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/muster-dev/muster/launcher/hostfs/hostfstest"
 )
@@ -55,5 +56,25 @@ func TestOnlyWhatMattersIsKeptOfTheKernelsLog(t *testing.T) {
 	var none *kernelLog
 	if none.lines() != nil {
 		t.Error("a log that may not be read has lines")
+	}
+}
+
+// A file server that hangs keeps nobody but who looks at it.
+func TestALookAtFoldersThatHangIsLeftAlone(t *testing.T) {
+	never := make(chan int)
+	defer close(never)
+	if n, ok := within(10*time.Millisecond, func() int { return <-never + 1 }); ok || n != 0 {
+		t.Errorf("%d, %v", n, ok)
+	}
+	if n, ok := within(10*time.Second, func() int { return 7 }); !ok || n != 7 {
+		t.Errorf("%d, %v", n, ok)
+	}
+	s := &scenery{checkpoints: t.TempDir(), wall: time.Now().Add(-time.Hour)}
+	if d := s.lookAtDisks(os.TempDir()); d.fullest == nil || s.hangs {
+		t.Errorf("%+v", d)
+	}
+	s.hangs = true
+	if d := s.lookAtDisks(os.TempDir()); d != (disks{}) {
+		t.Errorf("once it hangs: %+v", d)
 	}
 }

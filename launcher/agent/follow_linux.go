@@ -11,7 +11,64 @@ import (
 	"github.com/muster-dev/muster/rendezvous"
 )
 
-const pushSize = 32 << 10
+const (
+	pushSize = 32 << 10
+	// mostPushed is how many outputs are pushed to a reader at once, more than ranks run on a
+	// host: tasks may end far faster than somebody reads, and each push holds files open.
+	mostPushed = 1024
+)
+
+func (a *agent) pushesTo(subscription string) chan struct{} {
+	if a.pushes[subscription] == nil {
+		a.pushes[subscription] = make(chan struct{}, mostPushed)
+	}
+	return a.pushes[subscription]
+}
+
+// followInTurn pushes an output once there is room among those that are pushed to its reader.
+func (a *agent) followInTurn(pushes chan struct{}, o *orders.Follow, rank int, writer *ranklog.Writer) {
+	select {
+	case pushes <- struct{}{}:
+	case <-a.follows.Done():
+		return
+	}
+	defer func() { <-pushes }()
+	if err := a.follow(a.follows, o, rank, writer); err != nil {
+		return // whoever wanted it has left, or asks again
+	}
+}
+
+// turn is that of an attempt's output with one reader: a rank that is started again while
+// its reader is slow writes before all of the attempt before it was pushed.
+type turn struct {
+	subscription string
+	rank         int
+}
+
+// takeTurn returns what waits until the outputs that are pushed before have ended, and what
+// lets the next one begin.
+func (a *agent) takeTurn(t turn) (begin, end func()) {
+	before, done := a.turns[t], make(chan struct{})
+	a.turns[t] = done
+	begin = func() {
+		if before == nil {
+			return
+		}
+		select {
+		case <-before:
+		case <-a.follows.Done():
+		}
+	}
+	end = func() {
+		close(done)
+		a.post(func() {
+			if a.turns[t] == done {
+				delete(a.turns, t)
+			}
+		})
+	}
+	return begin, end
+}
 
 // follow pushes a rank's output from the start of its file to its end. It reads the
 // file at the pace of who reads the pushes; the worker does not notice. writer is nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -45,7 +46,10 @@ func consult(ctx context.Context, reaper *proc.Reaper, argv, env []string, input
 	case <-child.Done:
 	case <-ctx.Done():
 		_ = unix.Kill(-child.ID.PID, unix.SIGKILL)
-		<-child.Done
+		select {
+		case <-child.Done:
+		case <-time.After(killWait): // state D: the driver hangs
+		}
 		return mps.Answer{}, fmt.Errorf("%s did not answer in time (%q)", argv[0], strings.TrimSpace(input))
 	}
 	// Its group was killed when it had ended, so that nobody has the pipe open.

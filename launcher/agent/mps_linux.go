@@ -35,6 +35,7 @@ const logLines = 12
 // mpsHost are the daemons of MPS that serve the run on this host. What runs beside the
 // agent's loop asks and changes them under the lock.
 type mpsHost struct {
+	turn   sync.Mutex // held by a Serve: two would start two daemons for one device
 	mu     sync.Mutex
 	all    []*mpsDaemon
 	closed bool // no more are started
@@ -60,15 +61,24 @@ type mpsDaemon struct {
 	read    int64           // of its server's log
 }
 
+// endingWords are why no daemon is started any more.
+const endingWords = "the run is ending"
+
 // serve carries out a Serve. It runs beside the agent's loop.
 func (a *agent) serve(o *orders.Serve) *orders.Served {
 	news := &orders.Served{Number: o.Number, Folders: map[string]orders.MPSFolders{}}
 	ctx, done, ok := a.mps.begin()
 	if !ok {
-		news.Error = "the run is ending"
+		news.Error = endingWords
 		return news
 	}
 	defer done()
+	a.mps.turn.Lock()
+	defer a.mps.turn.Unlock()
+	if ctx.Err() != nil {
+		news.Error = endingWords
+		return news
+	}
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for i, wanted := range o.Daemons {

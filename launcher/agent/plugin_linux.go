@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -67,6 +68,7 @@ func (k *keeper) startPlugin(order pluginOrder) {
 		_ = k.leash.send(tug{PluginIs: news}, nil)
 		return
 	}
+	maps.DeleteFunc(k.plugins, func(_ int, old *proc.Child) bool { return hasEnded(old) })
 	k.plugins[order.Number] = child
 	if order.MPS != nil {
 		allowFiles(child.ID.PID)
@@ -81,14 +83,17 @@ func (k *keeper) startPlugin(order pluginOrder) {
 }
 
 func (k *keeper) killPlugin(number int) {
-	child := k.plugins[number]
-	if child == nil {
-		return
+	if child := k.plugins[number]; child != nil && !hasEnded(child) {
+		_ = unix.Kill(-child.ID.PID, unix.SIGKILL)
 	}
+}
+
+func hasEnded(child *proc.Child) bool {
 	select {
 	case <-child.Done:
+		return true
 	default:
-		_ = unix.Kill(-child.ID.PID, unix.SIGKILL)
+		return false
 	}
 }
 

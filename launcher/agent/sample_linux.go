@@ -100,8 +100,9 @@ type keptSample struct {
 // where each starts alone. devices answers for theirs; nil: none has one, or somebody
 // answers already.
 func (a *agent) sample(o *orders.Start, devices prober) {
+	started := a.startedOf(o)
 	if s := a.sampling; o.Alone && s != nil && !s.over {
-		s.add(o, a.workers)
+		s.add(started, a.workers)
 		return
 	}
 	a.endSampling()
@@ -113,12 +114,23 @@ func (a *agent) sample(o *orders.Start, devices prober) {
 		run: a.sampled, attempt: a.attempt, slots: o.Slots, began: time.Now(), cancel: cancel, every: samplePace,
 		ranks: map[int]*sampledRank{}, pids: map[int]owner{},
 	}
-	s.add(o, a.workers)
+	s.add(started, a.workers)
 	a.sampling = s
 	if devices != nil {
 		s.ended.Go(func() { s.lookOn(ctx, devices) })
 	}
 	s.ended.Go(func() { a.measure(ctx, s) })
+}
+
+// startedOf is an order with those of its ranks that could be started: of the others no end
+// follows that would take them out again.
+func (a *agent) startedOf(o *orders.Start) *orders.Start {
+	started := *o
+	started.Ranks = slices.DeleteFunc(slices.Clone(o.Ranks), func(r orders.RankStart) bool {
+		w := a.workers[r.Rank]
+		return w == nil || w.attempt != o.Attempt
+	})
+	return &started
 }
 
 func (s *sampling) add(o *orders.Start, workers map[int]*worker) {
@@ -127,9 +139,19 @@ func (s *sampling) add(o *orders.Start, workers map[int]*worker) {
 	for _, r := range o.Ranks {
 		s.ranks[r.Rank] = &sampledRank{
 			attempt: o.Attempt, slot: r.Local, device: r.Device, seen: r.Seen, worker: workers[r.Rank], began: time.Now(), now: samples.None(),
-			signs: signsOf(workers[r.Rank]),
+			signs: signsOf(workers[r.Rank], o.Alone),
 		}
 	}
+}
+
+// signsOf are a rank's signs of life; nil: it is not measured.
+func (s *sampling) signsOf(rank int) *signs {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.ranks[rank]; r != nil {
+		return r.signs
+	}
+	return nil
 }
 
 // leave takes a rank out that has ended, and returns its peaks.
@@ -240,8 +262,11 @@ func (a *agent) measure(ctx context.Context, s *sampling) {
 		}
 		if now.Sub(told) >= time.Duration(a.digestPace.Load())-samplePace/2 || now.Sub(s.began) < digestEarly {
 			told = now
-			digest := s.digest(now)
-			a.postUntil(ctx, func() { a.tell(orders.News{Samples: digest}) })
+			digest, pulses := s.digest(now), s.pulses(now)
+			a.postUntil(ctx, func() {
+				a.tell(orders.News{Samples: digest})
+				a.tell(orders.News{Pulses: pulses})
+			})
 		}
 		select {
 		case <-ticker.C:
@@ -301,6 +326,12 @@ func (s *sampling) hasStrangers() bool {
 
 // measureOnce takes a sample of each rank into the peaks and the file.
 func (s *sampling) measureOnce(now time.Time) error {
+	who, values := s.measureAll(now)
+	return s.run.keep(who, now, values) // without the lock: the agent's loop must not wait for a disk
+}
+
+// measureAll takes a sample of each rank, and returns them by slot.
+func (s *sampling) measureAll(now time.Time) (who []samples.Occupant, values []samples.Values) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	resident := residentOf(s.pids)
@@ -308,13 +339,13 @@ func (s *sampling) measureOnce(now time.Time) error {
 	for pid, who := range s.pids {
 		processes[who.rank] = append(processes[who.rank], pid)
 	}
-	who, values := slices.Repeat([]samples.Occupant{samples.Nobody}, s.slots), slices.Repeat([]samples.Values{samples.None()}, s.slots)
+	who, values = slices.Repeat([]samples.Occupant{samples.Nobody}, s.slots), slices.Repeat([]samples.Values{samples.None()}, s.slots)
 	for rank, r := range s.ranks {
 		r.now = samples.None()
 		if bytes, runs := resident[rank]; runs {
 			r.now[samples.RSS] = bytes
 			s.ofDevice(&r.now, rank, r.device, now)
-			r.signs.look(now, processes[rank], r.now)
+			r.signs.look(now, processes[rank], r.now, s.sampledAt())
 			phase := r.told(&r.now, samples.PhaseOf(now.Sub(r.began).Seconds()))
 			r.peaks = samples.Raise(r.peaks, r.attempt, phase, r.now)
 		}
@@ -322,7 +353,7 @@ func (s *sampling) measureOnce(now time.Time) error {
 			who[r.slot], values[r.slot] = samples.Occupant{Rank: rank, Attempt: r.attempt}, r.now
 		}
 	}
-	return s.run.keep(who, now, values)
+	return who, values
 }
 
 const (
@@ -368,6 +399,14 @@ func plus(into *float64, n float64) {
 		*into = 0
 	}
 	*into += n
+}
+
+// sampledAt is when the newest sample of devices was taken.
+func (s *sampling) sampledAt() (at time.Time) {
+	if n := len(s.kept); n > 0 {
+		at = s.kept[n-1].taken
+	}
+	return at
 }
 
 // ofDevice fills in what the newest sample of devices tells of a rank's.
@@ -519,7 +558,7 @@ func (s *sampling) digest(now time.Time) *samples.Digest {
 		if math.IsNaN(r.now[samples.RSS]) {
 			continue // it has ended
 		}
-		one := samples.Rank{Rank: rank, Attempt: r.attempt, Processes: count[rank], Now: r.now, Peaks: slices.Clone(r.peaks), Growth: r.growth, Pulse: r.signs.pulse(now, rank, r.attempt)}
+		one := samples.Rank{Rank: rank, Attempt: r.attempt, Processes: count[rank], Now: r.now, Peaks: slices.Clone(r.peaks), Growth: r.growth}
 		if len(s.kept) > 0 {
 			newest := s.kept[len(s.kept)-1].gpus
 			one.Total, one.GPU = number(second(newest.Used(r.device))), indexOf(newest, r.device)

@@ -279,3 +279,12 @@ func TestWhatARankTellsOfTorchIsOfItsOwnDeviceAndOfNow(t *testing.T) {
 		t.Errorf("an hour later, after many phases: %s: %v", phase, v)
 	}
 }
+
+// A task that could not be started must not stand in its place's way.
+func TestARankThatCouldNotBeStartedIsNotMeasured(t *testing.T) {
+	a := &agent{workers: map[int]*worker{7: {rank: 7, attempt: 1}, 8: {rank: 8}}}
+	started := a.startedOf(&orders.Start{Attempt: 1, Ranks: []orders.RankStart{{Rank: 6}, {Rank: 7}, {Rank: 8}}})
+	if len(started.Ranks) != 1 || started.Ranks[0].Rank != 7 || started.Attempt != 1 {
+		t.Errorf("%+v", started)
+	}
+}

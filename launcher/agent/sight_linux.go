@@ -110,17 +110,25 @@ func (a *agent) watchDevices(o *orders.Start) {
 	}()
 }
 
-// lookOnce answers the coordinator's question.
+// lookOnce answers the coordinator's question, beside the loop. While workers run who
+// watches their devices answers, since each plugin that is started opens the driver anew.
 func (a *agent) lookOnce(o *orders.Look) {
-	prober := a.look.prober(a.place, a.plugins)
-	found, err := probeWithin(context.Background(), prober, sightLimit)
-	served := a.mps.look(context.Background())
-	prober.close()
-	a.post(func() {
-		seen := a.sightOf(a.attempt, found, served, err)
-		seen.Asked = o.Number
-		a.tell(orders.News{Sight: seen})
-	})
+	prober, watched := a.sight.prober, a.sight.stop != nil
+	if !watched {
+		prober = a.look.prober(a.place, a.plugins)
+	}
+	go func() {
+		found, err := probeWithin(context.Background(), prober, sightLimit)
+		served := a.mps.look(context.Background())
+		if !watched {
+			prober.close()
+		}
+		a.post(func() {
+			seen := a.sightOf(a.attempt, found, served, err)
+			seen.Asked = o.Number
+			a.tell(orders.News{Sight: seen})
+		})
+	}()
 }
 
 func probeWithin(ctx context.Context, p prober, limit time.Duration) (*plugins.GPUs, error) {

@@ -52,6 +52,8 @@ type subject struct {
 	log  *ranklog.Writer
 	pid  int // of its Python, or its leader
 	id   proc.ID
+	// signs are not to take what it writes for the question for a sign of life.
+	signs *signs
 }
 
 // takeStacks finds out where ranks are, beside the loop and within bounds.
@@ -60,7 +62,7 @@ func (a *agent) takeStacks(o *orders.Stacks) {
 	others := a.ranksOf(proc.All())
 	for _, rank := range o.Ranks {
 		if w := a.workers[rank]; w != nil {
-			s := subject{rank: rank, log: w.log, pid: pythonOf(w.child.ID.PID, others[rank])}
+			s := subject{rank: rank, log: w.log, pid: pythonOf(w.child.ID.PID, others[rank]), signs: a.sampling.signsOf(rank)}
 			if stat, err := proc.StatOf(s.pid); err == nil {
 				s.id = stat.ID
 			}
@@ -136,6 +138,8 @@ func (a *agent) stackOf(ctx context.Context, s subject, spy string, deep bool) o
 	if !deep {
 		return found
 	}
+	s.signs.excuse(stacksLimit)
+	defer s.signs.excuse(2 * samplePace) // until a look has passed over what was written last
 	recorder := askRecorder(s)
 	var why []string
 	for _, way := range []func() (how, text string, err error){

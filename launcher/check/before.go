@@ -201,5 +201,3 @@ func orZero[T int | uint64](n *T) T {
 	}
 	return *n
 }
-
-func spaced(word string) string { return strings.ReplaceAll(word, "_", " ") }

@@ -7,6 +7,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/facts/nvidia"
+	"github.com/muster-dev/muster/plugins"
 )
 
 // links are about a GPU's ways to others.
@@ -120,7 +121,7 @@ func (h *hostJudge) fabric(g usedGPU) {
 	case "in_progress":
 		h.sayOf(g, codes.FabricNotReady, "", "wait a minute: after a boot it takes that long", "the NVSwitch fabric is not ready: it is still being set up")
 	default:
-		h.sayOf(g, codes.FabricNotReady, "", "journalctl -u nvidia-fabricmanager says why", "the NVSwitch fabric is not ready: %s", spaced(*g.Fabric))
+		h.sayOf(g, codes.FabricNotReady, "", "journalctl -u nvidia-fabricmanager says why", "the NVSwitch fabric is not ready: %s", plugins.Spaced(*g.Fabric))
 	}
 }
 

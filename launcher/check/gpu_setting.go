@@ -2,9 +2,9 @@ package check
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/plugins"
 )
 
 // settings are about how a GPU is set up, and how it is just now.
@@ -12,7 +12,7 @@ func (h *hostJudge) settings(g usedGPU) {
 	h.computeMode(g)
 	h.mig(g)
 	h.persistence(g)
-	if words := slowWords(g.Throttled); words != "" {
+	if words := plugins.SlowWords(g.Throttled); words != "" {
 		h.sayOf(g, codes.Throttled, "", "the whole job is as slow as its slowest GPU: look at cooling and power of the machine, or leave the GPU out", "slowed down: %s", words)
 	}
 }
@@ -72,22 +72,4 @@ func (h *hostJudge) persistence(g usedGPU) {
 	}
 	h.sayOf(g, codes.PersistenceOff, severity, "start nvidia-persistenced, or nvidia-smi -pm 1, by root",
 		"persistence mode is off%s: the first CUDA call of each run is slow", words)
-}
-
-// slowWords say why a GPU is slow, if it is (N's clocks event reasons): at its power limit
-// every busy GPU is.
-func slowWords(reasons []string) string {
-	var words []string
-	for _, reason := range reasons {
-		switch reason {
-		case "sw_power_cap":
-		case "hw_thermal", "sw_thermal":
-			words = append(words, "too hot ("+spaced(reason)+")")
-		case "hw_power_brake":
-			words = append(words, "the power supply asks for it (hw power brake)")
-		default:
-			words = append(words, spaced(reason))
-		}
-	}
-	return strings.Join(words, ", ")
 }

@@ -96,7 +96,7 @@ func (h *hostJudge) errors(g usedGPU) {
 		if fix == "" {
 			fix = leaveOut
 		}
-		h.sayOf(g, codes.GPURecovery, lowered(Fail, alone, Info), fix, "the driver asks for a recovery action: %s", spaced(*action))
+		h.sayOf(g, codes.GPURecovery, lowered(Fail, alone, Info), fix, "the driver asks for a recovery action: %s", plugins.Spaced(*action))
 	}
 	now := max(orZero(g.ECC.Volatile), orZero(g.ECC.SRAMVolatile))
 	if now > 0 {

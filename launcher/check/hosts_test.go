@@ -50,6 +50,45 @@ var differentHosts = []scenario{
 	{code: codes.NCCLSharedGPU, severity: Fail, hosts: 1, where: "gpu01 0", says: "allows it on demand", fix: "NCCL_MULTI_RANK_GPU_ENABLE", ranks: "per_host = 4\ndevices = 2\nshared = true", wrong: runs(0, "2.12.0", "2.30.1")},
 }
 
+// inParts cuts GPU 0 of the only host into two MIG devices.
+func inParts(nccl, cuda string) func(*cluster) {
+	return func(c *cluster) {
+		runs(0, "2.9.0", nccl)(c)
+		c.facts(0).Devices.GPUs.CUDA = &cuda
+	}
+}
+
+func TestNCCLThatRefusesMIGDevicesFailsTheCheck(t *testing.T) {
+	for _, test := range []struct {
+		nccl, cuda, ranks string
+		want              Severity
+		says              string
+	}{
+		{"2.27.5", "13.0", "", Fail, "since 2.31 only, before it refuses them (\"Duplicate GPU detected\"): there is 2.27.5"},
+		{"2.31.1", "12.8", "", Fail, "needs a driver with CUDA 13.0, and there is 12.8"},
+		{"", "13.0", "", Warn, "not known"},
+		{"", "13.0", "backend = \"nccl\"", Fail, "not known"},
+		{"2.31.1", "13.0", "", "", ""},
+		{"2.27.5", "13.0", "backend = \"gloo\"", "", ""},
+	} {
+		c := partitioned(t)
+		inParts(test.nccl, test.cuda)(c)
+		c.plan(test.ranks)
+		var found []Finding
+		for _, f := range Before(c.Input) {
+			if f.Code == codes.NCCLSharedGPU {
+				found = append(found, f)
+			}
+		}
+		switch {
+		case test.want == "" && len(found) > 0:
+			t.Errorf("%+v: %s", test, text(found))
+		case test.want != "" && (len(found) != 1 || found[0].Severity != test.want || !strings.Contains(found[0].Message, test.says)):
+			t.Errorf("%+v: %s", test, text(found))
+		}
+	}
+}
+
 // NCCL takes several ranks on a GPU where it can and was told to.
 func TestNCCLThatMaySharesAGPU(t *testing.T) {
 	c := healthy(t, 1, "per_host = 4\ndevices = 2\nshared = true", `env = { NCCL_MULTI_RANK_GPU_ENABLE = "1" }`)

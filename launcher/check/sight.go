@@ -1,6 +1,9 @@
 package check
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Sight is what one host saw at a moment: which processes hold which devices.
 type Sight struct {
@@ -54,10 +57,15 @@ const contextSize = 32 << 20
 // memory (pytorch issue 64130).
 func (h Held) isTrace() bool { return h.Bytes != nil && *h.Bytes < contextSize }
 
-// held is a Held with the plan's device; nil where it is of none.
+// isPart reports whether it is told of which MIG device it is.
+func (h Held) isPart() bool { return strings.HasPrefix(h.UUID, "MIG-") }
+
+// held is a Held with the plan's device; nil where it is of none. beside names a MIG device
+// that the plan does not have.
 type held struct {
 	Held
 	device *watchedDevice
+	beside string
 }
 
 // total is what processes hold together, in words with "of its memory"; "" where that is

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/nccl"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -107,8 +108,8 @@ func (j *judge) torchMissing() {
 const sharedSince = "2.30"
 
 // sharing tells of ranks that share a GPU, which NCCL refuses as "Duplicate GPU detected"
-// (nccl issues 103, 231, 418): it tells GPUs apart by PCI address, so that MPS or MIG do
-// not help.
+// (nccl issues 103, 231, 418): it tells GPUs apart by PCI address, so that MPS does not help,
+// and MIG since NCCL 2.31 only (see nccl.OnMIG).
 func (j *judge) sharing() {
 	if j.in.Plan.Backend != "nccl" {
 		return
@@ -116,6 +117,7 @@ func (j *judge) sharing() {
 	for i, part := range j.in.Plan.Hosts {
 		a, b, shared := j.twoOnOne(i)
 		if !shared {
+			j.parts(i)
 			continue
 		}
 		version := j.in.Hosts[i].runsWith().NCCL
@@ -139,14 +141,26 @@ func (j *judge) sharing() {
 	}
 }
 
-// twoOnOne finds two ranks of a host on one GPU.
+// parts tells of ranks on MIG devices that NCCL does not take.
+func (j *judge) parts(host int) {
+	software := j.in.Hosts[host].runsWith()
+	verdict, why, fix := j.in.Plan.OnMIG(host, software, j.variable(host, "NCCL_MULTI_RANK_GPU_ENABLE") == "1")
+	unsure := software.NCCL == "" && j.in.Job.Backend != "nccl"
+	f := Finding{Code: codes.NCCLSharedGPU, Host: j.in.Plan.Hosts[host].Name}
+	switch verdict {
+	case nccl.MIGUnknown, nccl.MIGRefused:
+		j.add(f, lowered(Fail, unsure, Warn), fix, "%s", why)
+	}
+}
+
+// twoOnOne finds two ranks of a host on one device.
 func (j *judge) twoOnOne(host int) (a, b int, shared bool) {
 	part, first := j.in.Plan.Hosts[host], map[string]int{}
 	for _, r := range j.in.Plan.Ranks[part.FirstRank : part.FirstRank+part.Ranks] {
 		if r.Device == nil {
 			continue
 		}
-		key := fmt.Sprintf("%s %d", r.Device.PCI, r.Device.Index)
+		key := fmt.Sprintf("%s %d %d", r.Device.PCI, r.Device.Index, r.Device.MIG)
 		if a, taken := first[key]; taken {
 			return a, r.Rank, true
 		}

@@ -36,6 +36,8 @@ type watchedHost struct {
 	shared  bool
 	devices []*watchedDevice
 	ranks   []*watchedRank
+	beside  map[string]string // words for MIG devices, in the plan or not, by UUID
+	alone   map[int]float64   // when processes that should be clients of MPS were first seen as none
 }
 
 // watchedDevice is a device of the plan, once.
@@ -60,7 +62,7 @@ func NewWatch(p *plan.Plan) *Watch {
 	w := &Watch{plan: p, tasks: map[int]int{}, said: map[string]int{}}
 	for i, part := range p.Hosts {
 		claims, _ := p.Claims(i)
-		h := &watchedHost{name: part.Name, at: i, part: part, shared: claims == nil}
+		h := &watchedHost{name: part.Name, at: i, part: part, shared: claims == nil, beside: p.PartNames(i)}
 		for _, before := range p.Before(i) {
 			h.devices = append(h.devices, &watchedDevice{Device: before.Device, ranks: ranksOf(p, i, before.Device), before: before})
 		}
@@ -175,7 +177,10 @@ func (w *Watch) see(h *watchedHost, s Sight) {
 func (h *watchedHost) sort(s Sight) (byRank [][]held, others []held, served map[string]bool) {
 	byRank, served = make([][]held, len(h.ranks)), map[string]bool{}
 	for _, seen := range s.Devices {
-		x := held{seen, h.deviceOf(seen)}
+		x := held{Held: seen, device: h.deviceOf(seen)}
+		if x.device == nil {
+			x.beside = h.beside[seen.UUID]
+		}
 		local := seen.Rank - h.part.FirstRank
 		switch {
 		case seen.isMPS():
@@ -194,12 +199,16 @@ func (h *watchedHost) sort(s Sight) (byRank [][]held, others []held, served map[
 func (x held) isOf(rank int) bool { return x.device != nil && slices.Contains(x.device.ranks, rank) }
 
 // deviceOf is the plan's device that somebody holds. Where only the GPU is told and the
-// plan has parts of it, the rank's own part is meant: a process cannot leave its part.
+// plan has parts of it, the rank's own part is meant: a process cannot leave its part. A part
+// that is told and not in the plan is none of the plan's.
 func (h *watchedHost) deviceOf(seen Held) *watchedDevice {
 	var part *watchedDevice
 	for _, d := range h.devices {
 		if d.UUID == seen.UUID && d.UUID != "" {
 			return d
+		}
+		if seen.isPart() {
+			continue
 		}
 		if onGPU := d.PCI == seen.PCI || seen.PCI == ""; d.IsInstance() && onGPU && (part == nil || slices.Contains(d.ranks, seen.Rank)) {
 			part = d

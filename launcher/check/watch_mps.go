@@ -22,7 +22,7 @@ func (w *Watch) sayClients(h *watchedHost, s Sight, byRank [][]held) {
 		case s.MPS[at].Error != "":
 			w.sayUnreachable(h, d, s.MPS[at].Error)
 		default:
-			w.sayNoClients(h, d, s.MPS[at], byRank)
+			w.sayNoClients(h, d, s.MPS[at], byRank, s.At)
 		}
 	}
 }
@@ -36,14 +36,16 @@ func (w *Watch) sayUnreachable(h *watchedHost, d *watchedDevice, why string) {
 		"%sits MPS daemon does not answer (%s): clients that it has go on, and new processes run without MPS", f.Where(), why)
 }
 
-func (w *Watch) sayNoClients(h *watchedHost, d *watchedDevice, m MPS, byRank [][]held) {
+// sayNoClients believes what lasts: between the look at the GPU and that at the daemon a
+// process may have ended.
+func (w *Watch) sayNoClients(h *watchedHost, d *watchedDevice, m MPS, byRank [][]held, at float64) {
 	var ranks []int
 	for i, r := range h.ranks {
 		if r.Device == nil || r.Device.UUID != d.UUID || r.ended {
 			continue
 		}
 		for _, x := range byRank[i] {
-			if x.device == d && !m.Clients[x.PID] && w.grew(h, codes.NotMPSClient, fmt.Sprint(r.Rank.Rank), 1) {
+			if x.device == d && !m.Clients[x.PID] && h.lasts(x.PID, at) && w.grew(h, codes.NotMPSClient, fmt.Sprint(r.Rank.Rank), 1) {
 				ranks = append(ranks, r.Rank.Rank)
 				break
 			}
@@ -62,4 +64,17 @@ func (w *Watch) sayNoClients(h *watchedHost, d *watchedDevice, m MPS, byRank [][
 	}
 	w.say(f, "", "see whether the script or a wrapper sets CUDA_MPS_PIPE_DIRECTORY anew or clears the environment (env -i, sudo, a container without the folder): leave it as muster sets it",
 		"%s on %s %s on %s and no client of its MPS daemon: it takes turns with the others, and has none of the limits", w.rankWords(ranks), h.name, verb, d.Device)
+}
+
+// lasts reports whether a process was seen without the daemon for a while.
+func (h *watchedHost) lasts(pid int, at float64) bool {
+	if h.alone == nil {
+		h.alone = map[int]float64{}
+	}
+	since, seen := h.alone[pid]
+	if !seen {
+		h.alone[pid] = at
+		return false
+	}
+	return at-since >= settle
 }

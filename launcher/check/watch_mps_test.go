@@ -24,11 +24,13 @@ func TestARankThatRunsWithoutMPSIsSaidOnce(t *testing.T) {
 	}
 	on := []Held{holder(0, uuid(0, 0), 1<<30), holder(1, uuid(0, 0), 1<<30)}
 	says(t, w.See(Sight{At: 1, Devices: on, MPS: clients(1000, 1001)}))
-	says(t, w.See(Sight{At: 2, Devices: on, MPS: clients(1000)}), codes.NotMPSClient, "rank 1 on gpu01 is on GPU 0 and no client of its MPS daemon")
-	says(t, w.See(Sight{At: 3, Devices: on, MPS: clients(1000)}))
-	says(t, w.See(Sight{At: 4, Devices: on, MPS: clients()}), codes.NotMPSClient, "rank 0 on gpu01 is on GPU 0")
+	says(t, w.See(Sight{At: 2, Devices: on, MPS: clients(1000)})) // it may have ended between the two looks
+	says(t, w.See(Sight{At: 4, Devices: on, MPS: clients(1000)}), codes.NotMPSClient, "rank 1 on gpu01 is on GPU 0 and no client of its MPS daemon")
+	says(t, w.See(Sight{At: 5, Devices: on, MPS: clients(1000)}))
+	says(t, w.See(Sight{At: 6, Devices: on, MPS: clients()}))
+	says(t, w.See(Sight{At: 8, Devices: on, MPS: clients()}), codes.NotMPSClient, "rank 0 on gpu01 is on GPU 0")
 	w.Ended(1)
-	says(t, w.See(Sight{At: 5, Devices: on[:1], MPS: clients(1000)}))
+	says(t, w.See(Sight{At: 9, Devices: on[:1], MPS: clients(1000)}))
 }
 
 func TestADaemonThatDoesNotAnswerIsSaidOnceAndAccusesNobody(t *testing.T) {

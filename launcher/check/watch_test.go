@@ -283,19 +283,40 @@ func partitioned(t *testing.T) *cluster {
 	g := c.gpu(0, 0)
 	g.MIG.Enabled = ptr(true)
 	for i := range 2 {
-		g.MIG.Instances = append(g.MIG.Instances, plugins.MIGInstance{Index: i, UUID: fmt.Sprint("MIG-", i), GI: ptr(i + 1), CI: ptr(0), Memory: ptr(uint64(39 << 30)), Used: ptr(uint64(0))})
+		g.MIG.Instances = append(g.MIG.Instances, plugins.MIGInstance{Index: i, UUID: part(i), GI: ptr(i + 1), CI: ptr(0), Memory: ptr(uint64(39 << 30)), Used: ptr(uint64(0))})
 	}
 	c.plan("backend = \"gloo\"")
 	return c
 }
 
+// part is the UUID of a part.
+func part(i int) string { return fmt.Sprintf("MIG-00000000-0000-0000-0000-00000000000%d", i) }
+
 func TestPartsOfAGPUAreToldApartWhereTheDriverTells(t *testing.T) {
 	w := NewWatch(partitioned(t).Plan)
-	says(t, w.See(Sight{At: 1, Devices: []Held{holder(0, "MIG-0", 1<<30), holder(1, "MIG-0", 1<<30)}}), codes.SharedGPU, "ranks 0-1 on gpu01 are all on MIG device 0 of GPU 0", codes.WrongGPU, "rank 1 on gpu01 runs on MIG device 0 of GPU 0 (0000:18:00.0), which is rank 0's; the plan gave it MIG device 1 of GPU 0")
+	says(t, w.See(Sight{At: 1, Devices: []Held{holder(0, part(0), 1<<30), holder(1, part(0), 1<<30)}}), codes.SharedGPU, "ranks 0-1 on gpu01 are all on MIG device 0 of GPU 0", codes.WrongGPU, "rank 1 on gpu01 runs on MIG device 0 of GPU 0 (0000:18:00.0), which is rank 0's; the plan gave it MIG device 1 of GPU 0")
 	w = NewWatch(partitioned(t).Plan)
 	says(t, w.See(Sight{At: 1, Devices: []Held{holder(0, uuid(0, 0), 1<<30), holder(1, uuid(0, 0), 1<<30)}}))
 	if !w.Proven() {
 		t.Error("not proven by the GPU")
+	}
+}
+
+func TestAPartBesideThePlanIsNotTakenForTheRanksOwn(t *testing.T) {
+	c := partitioned(t)
+	own, other := part(1), part(0)
+	c.plan("backend = \"gloo\"\ndevices = [\"" + own + "\"]")
+	w := NewWatch(c.Plan)
+	says(t, w.See(Sight{At: 1, Devices: []Held{holder(0, other, 1<<30)}}), codes.WrongGPU,
+		"rank 0 on gpu01 runs on MIG device 0 of GPU 0 ("+other+"), which the plan does not have; the plan gave it MIG device 1 of GPU 0")
+	if w.Proven() {
+		t.Error("proven by another part")
+	}
+	// Somebody else's run on the other part is nobody's business here.
+	w = NewWatch(c.Plan)
+	says(t, w.See(Sight{At: 1, Devices: []Held{holder(0, own, 1<<30), stranger(70000, other)}}))
+	if !w.Proven() {
+		t.Error("not proven by its own")
 	}
 }
 

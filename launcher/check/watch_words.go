@@ -86,6 +86,8 @@ func (w *Watch) number(place int) int {
 // deviceWords name a device and whose it is: GPU 0 (0000:1b:00.0), which is rank 0's.
 func (w *Watch) deviceWords(x held) string {
 	switch d := x.device; {
+	case d == nil && x.beside != "":
+		return fmt.Sprintf("%s (%s), which the plan does not have", x.beside, x.UUID)
 	case d == nil && x.PCI != "":
 		return fmt.Sprintf("a GPU that the plan does not have (%s, %s)", x.PCI, x.UUID)
 	case d == nil:

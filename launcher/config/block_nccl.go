@@ -17,9 +17,20 @@ import (
 var ncclSchema = schemaOfNCCL()
 
 func schemaOfNCCL() schema {
-	s := schema{where: "an nccl block"}
+	s := schema{where: "an nccl block", elsewhere: map[string]string{"bufsize": "buffer_size", "buff_size": "buffer_size", "buffer": "buffer_size"}}
 	for _, a := range nccl.Attributes {
 		s.attrs = append(s.attrs, attrSchema{name: a.Name})
+		// What people know is the variable's name, with or without what all begin with.
+		full := strings.ToLower(a.Variable)
+		_, short, _ := strings.Cut(full, "nccl_")
+		for _, name := range []string{full, short} {
+			if name != a.Name {
+				s.elsewhere[name] = a.Name
+			}
+		}
+	}
+	for name, here := range s.elsewhere {
+		s.elsewhere[name] = here + " = ..."
 	}
 	s.hint = s.allowed() + " Other variables of NCCL and torch can be set in env."
 	return s

@@ -43,7 +43,7 @@ func (d *decoder) checkCounts(host, base Host, job *Job) {
 	p := job.Placement
 	devices := host.Devices
 	count, chosen := devices.Count, "asked"
-	if devices.Kind == DevicesList {
+	if devices.Kind == DevicesList || devices.Kind == DevicesProfiles {
 		count, chosen = len(devices.List), "named"
 	}
 	problem := ""

@@ -11,7 +11,7 @@ import (
 
 // deviceForms says how a device can be named.
 const deviceForms = `A device is its number in nvidia-smi (0), a UUID or the beginning of one ("GPU-8932f937"), ` +
-	`a PCI address ("0000:0f:00.0"), or the whole UUID of a MIG instance ("MIG-..."); nvidia-smi -L lists UUIDs.`
+	`a PCI address ("0000:0f:00.0"), the whole UUID of a MIG device ("MIG-..."), or a profile of MIG ("1g.10gb") for any of it; nvidia-smi -L lists them.`
 
 const wholeUUID = `[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}`
 
@@ -54,6 +54,9 @@ func deviceAdvice(text string) string {
 	}
 	if device, ok := oneDevice(text); ok {
 		return fmt.Sprintf("%s names no device: write %s.", quoted(text), device)
+	}
+	if profile, ok := meantProfile(text); ok {
+		return fmt.Sprintf("%s names no device: write %q, as nvidia-smi -L shows the profile.", quoted(text), profile)
 	}
 	switch lower := strings.ToLower(text); {
 	case text == "":

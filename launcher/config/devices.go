@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,13 +21,19 @@ func (d *decoder) devices(attr *hclsyntax.Attribute, def Devices) Devices {
 	}
 	known := len(d.diags)
 	devices := Devices{Range: attr.Expr.Range()}
-	if elements, ok := d.elements(attr.Expr); ok {
+	if elements, ok := d.elements(attr.Expr); ok && slices.ContainsFunc(elements, isProfile) {
+		devices.Kind, devices.List = DevicesProfiles, d.profileList(attr, elements)
+	} else if ok {
 		devices.Kind, devices.List = DevicesList, d.deviceList(attr, elements)
 		if len(elements) == 0 {
 			devices.Kind = DevicesNone
 		}
 	} else if value, ok := d.value(attr.Expr); ok && value.IsNull() {
 		return def
+	} else if ok && (value.Type().IsObjectType() || value.Type().IsMapType()) {
+		devices.Kind, devices.List = DevicesProfiles, d.profileCounts(attr, value)
+	} else if ok && value.Type() == cty.String && profileForm.MatchString(strings.TrimSpace(value.AsString())) {
+		devices.Kind, devices.List = DevicesProfile, []DeviceRef{{profileName(value.AsString()), devices.Range}}
 	} else if ok {
 		devices.Kind, devices.Count = d.deviceWord(attr, value)
 	}
@@ -56,7 +63,7 @@ func (d *decoder) deviceWord(attr *hclsyntax.Attribute, value cty.Value) (kind s
 		advice = listAdvice(strings.TrimSpace(value.AsString()))
 	}
 	d.error(attr.Expr.Range(), "Invalid devices",
-		"devices cannot be %s.%s It is \"all\", \"none\", how many GPUs of each host, from 1 to %d, or a list of them such as [0, 1].",
+		"devices cannot be %s.%s It is \"all\", \"none\", how many GPUs of each host, from 1 to %d, a list of them such as [0, 1], or a profile of MIG such as \"1g.10gb\".",
 		describe(value), advice, maxDevices)
 	return "", 0
 }
@@ -68,6 +75,9 @@ func listAdvice(text string) string {
 	}
 	if device, ok := oneDevice(text); ok {
 		return " Write devices = [" + device + "]."
+	}
+	if profile, ok := meantProfile(text); ok {
+		return fmt.Sprintf(" Write devices = %q for all MIG devices of that profile, or { %q = 2 } for so many.", profile, profile)
 	}
 	if near := nearest(text, []string{DevicesAll, DevicesNone}); near != "" {
 		return fmt.Sprintf(" Did you mean %q?", near)

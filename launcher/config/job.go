@@ -203,18 +203,26 @@ const (
 	DevicesCount = "count" // so many idle ones
 	DevicesList  = "list"  // those, in this order
 	DevicesNone  = "none"  // the job uses none
+	// DevicesProfile are all MIG devices of one profile, DevicesProfiles as many idle ones as
+	// the list has elements, each by its profile.
+	DevicesProfile  = "profile"
+	DevicesProfiles = "profiles"
 )
 
 // Devices says which devices of a host are used.
 type Devices struct {
 	Kind  string
 	Count int         // of DevicesCount
-	List  []DeviceRef // of DevicesList
+	List  []DeviceRef // of DevicesList and DevicesProfiles, in the order of ranks; of DevicesProfile one
 	Range hcl.Range   // of the attribute; zero where none is written
 }
 
+// Named reports whether the job file says which devices are used, whoever else uses them.
+func (d Devices) Named() bool { return d.Kind == DevicesList }
+
 // DeviceRef names a device: its number in nvidia-smi, a UUID or the beginning of one, a
-// PCI address, or the UUID of a MIG instance. What it names only the host's facts tell.
+// PCI address, or the UUID of a MIG device; or the profile of any MIG device, such as
+// "1g.10gb". What it names only the host's facts tell.
 type DeviceRef struct {
 	Text  string
 	Range hcl.Range

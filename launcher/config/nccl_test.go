@@ -130,3 +130,15 @@ func TestEnvThatNCCLWouldMisread(t *testing.T) {
 		}
 	}
 }
+
+// Who writes NCCL's own name of a variable is told the argument's.
+func TestVariablesOfNCCLAreAnsweredWithTheirArguments(t *testing.T) {
+	for name, want := range map[string]string{
+		"NCCL_BUFFSIZE": "Write buffer_size = ...", "buffsize": "Write buffer_size = ...", "bufsize": "Write buffer_size = ...",
+		"nccl-min-nchannels": "Write min_channels = ...", "p2p_levl": `Did you mean "p2p_level"?`,
+	} {
+		if got := ncclSchema.unknownAttr(name); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}

@@ -151,7 +151,7 @@ func (s schema) unknownBlock(name string) string {
 
 func (s schema) unknown(kind, name string, same, other []string) string {
 	text := fmt.Sprintf("%s has no %s %q.", capital(s.where), kind, name)
-	if here := s.elsewhere[strings.ReplaceAll(name, "-", "_")]; here != "" {
+	if here := s.elsewhere[strings.ToLower(strings.ReplaceAll(name, "-", "_"))]; here != "" {
 		return text + " Write " + here + "."
 	}
 	if near := nearest(name, append(same, other...)); near != "" {

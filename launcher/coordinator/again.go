@@ -48,7 +48,7 @@ func (b *brain) tryRestart() {
 		b.actions = append(b.actions, action{wrap: true})
 		return
 	}
-	if b.port == 0 || b.now < b.trials.next || !b.isEmpty(&b.empty) || !b.allServed() {
+	if !b.isEmpty(&b.empty) || b.port == 0 || b.now < b.trials.next || !b.allServed() {
 		return
 	}
 	b.phase, b.begun = running, b.now

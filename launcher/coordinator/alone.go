@@ -19,6 +19,7 @@ type places struct {
 	all      []*place
 	next     int  // the first task that no place has taken
 	draining bool // none is started any more
+	failed   bool // a rank has failed for good
 }
 
 // place is a place of the plan.
@@ -71,7 +72,7 @@ func (b *brain) advanceAlone() {
 		if p.rank == nowhere {
 			b.fill(p)
 		}
-		if p.rank != nowhere && !p.runs && b.now >= p.due && b.isEmpty(&p.empty) && b.sharing.served[b.plan.Ranks[p.at].Host] {
+		if p.rank != nowhere && !p.runs && b.isEmpty(&p.empty) && b.now >= p.due && b.sharing.served[b.plan.Ranks[p.at].Host] {
 			b.startAlone(p)
 		}
 	}
@@ -120,7 +121,7 @@ func (b *brain) startAlone(p *place) {
 func (b *brain) endedAlone(rank int) {
 	r := b.ranks[rank]
 	p := b.places.all[r.place]
-	if closed := b.hosts[r.host].closed; closed != nil {
+	if closed := b.hosts[r.host].closed; closed != nil && !endedWell(r.ended) {
 		b.settle(p, closed)
 		return
 	}
@@ -130,8 +131,8 @@ func (b *brain) endedAlone(rank int) {
 		lost = append(lost, *r.alone.hung)
 		r.alone.hung = nil
 	}
-	if !failedByItself(r.ended) && lost == nil {
-		b.settle(p, nil)
+	if endedWell(r.ended) || !failedByItself(r.ended) && lost == nil {
+		b.settle(p, nil) // what was lost or silent came too late to keep it from its end
 		return
 	}
 	evidence := []failure.RankEvidence{b.evidenceOf(rank, r)}
@@ -161,6 +162,9 @@ func (b *brain) restartAlone(p *place) {
 	r.attempt, r.observed = r.attempt+1, nil
 	b.vacate(p)
 	p.due = t.next
+	if p.empty != nil { // it is looked at until then at least
+		p.empty.patience = max(p.empty.patience, t.next.Sub(b.now))
+	}
 	if wait := t.decision.WaitMemory; wait > 0 {
 		b.waitForDevice(p, time.Duration(wait*float64(time.Second)), true)
 	}
@@ -171,9 +175,19 @@ func (b *brain) restartAlone(p *place) {
 func (b *brain) settle(p *place, cause *report.Cause) {
 	r := b.ranks[p.rank]
 	u := r.alone
-	u.over = true
+	u.over, u.trials = true, trials{decision: u.trials.decision}
+	// It may have been started; whether, and how it ended, nobody can tell any more.
+	r.started = r.started || p.runs && r.lost
 	if cause != nil {
-		u.cause, u.failedAt = cause, b.now
+		u.failedAt = b.now
+		if h := b.hosts[b.plan.Ranks[p.at].Host]; cause == h.closed {
+			u.failedAt = h.closedAt
+		}
+		if b.places.failed { // the first is the run's: what the others had said is in their output
+			cause = &report.Cause{Class: cause.Class, Message: cause.Message, Host: cause.Host, Rank: cause.Rank, Attempt: cause.Attempt}
+		}
+		b.places.failed = true
+		u.cause = cause
 		if u.exit == 0 {
 			u.exit = lossExit(cause.Class)
 		}
@@ -256,12 +270,14 @@ func (b *brain) drain() {
 	b.say(event.Event{Kind: event.Stopping, ByUser: true, Message: fmt.Sprintf("nothing more is started (%s); %d that run are let end", b.stop.reason, run)})
 }
 
-// closeHost has nothing more started on a host that is lost, and ends what runs there.
-func (b *brain) closeHost(host int, class, message string) {
+// closeHost has nothing more started on a host that is lost since at, and ends what runs
+// there.
+func (b *brain) closeHost(host int, at rendezvous.Instant, class, message string) {
 	h := b.hosts[host]
 	if h.closed != nil {
 		return
 	}
+	h.closedAt = at
 	h.closed = &report.Cause{Class: class, Message: message, Host: h.name}
 	b.say(event.Event{Kind: event.Lost, Host: h.name, Message: message, Silent: class == report.ClassHostLost})
 	if h.linked && !h.gone {
@@ -301,7 +317,7 @@ func (b *brain) causeAlone() (*report.Cause, int) {
 func (b *brain) undone() int {
 	n := 0
 	for _, r := range b.ranks {
-		if !r.alone.over {
+		if o := outcomeOf(r); o == report.NotRun || o == report.Stopped {
 			n++
 		}
 	}

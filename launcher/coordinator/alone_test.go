@@ -2,12 +2,14 @@ package coordinator
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/rendezvous"
 )
 
 // newSweep is a drill of tasks on three hosts with two places each.
@@ -99,7 +101,7 @@ func TestAStopLeavesWhatWaitsUndone(t *testing.T) {
 		d.news(d.b.ranks[task].host, orders.News{Ended: &orders.Ended{Rank: task, Sent: "SIGTERM", Signal: "SIGTERM"}})
 	}
 	r := d.end(0, 1, 2)
-	if r.Outcome != report.Stopped || r.Exit != 130 || r.Ranks[6].Outcome != report.NotRun || r.Ranks[0].Outcome != report.Stopped {
+	if r.Outcome != report.Stopped || r.Exit != 130 || !strings.Contains(r.FirstCause.Message, "7 of 7 tasks were not done") || r.Ranks[6].Outcome != report.NotRun || r.Ranks[0].Outcome != report.Stopped {
 		t.Errorf("the report is %+v", r)
 	}
 }
@@ -147,6 +149,136 @@ func TestTasksThatNoHostIsLeftForAreAFailure(t *testing.T) {
 	}
 	r := d.end(0, 1, 2)
 	if r.Outcome != report.Failed || r.Exit != report.ExitUnreachable || r.Ranks[7].Outcome != report.NotRun {
+		t.Errorf("the report is %+v", r)
+	}
+}
+
+// There are more tasks than places: what is known of a task's device is known of its place.
+func TestATaskBeyondThePlacesThatFailsIsFoundOut(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f", "g", "h"]`, "")
+	d.taskEnded(3, 0, 0)
+	d.news(d.b.ranks[6].host, orders.News{Ended: &orders.Ended{Rank: 6, Code: 5, Evidence: &orders.Evidence{Devices: &orders.Devices{}}}})
+	for _, task := range []int{0, 1, 2, 4, 5, 7} {
+		d.taskEnded(task, 0, 0)
+	}
+	if r := d.end(0, 1, 2); r.Exit != 5 || r.FirstCause.Rank == nil || *r.FirstCause.Rank != 6 {
+		t.Errorf("the report is %+v", r)
+	}
+}
+
+// A host that falls silent while its workers are being stopped tells nothing of their ends:
+// none is taken for a good one, nor what was ordered to start for what never began.
+func TestTasksWhoseEndIsNotKnownDidNotEndWell(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f", "g"]`, "")
+	d.news(1, orders.News{Started: &orders.Started{Rank: 2, PID: 102}})
+	d.b.stopRequested(stopRequest{exit: 130, reason: "Ctrl-C"})
+	d.take()
+	for _, task := range []int{0, 1, 4, 5} {
+		d.news(d.b.ranks[task].host, orders.News{Ended: &orders.Ended{Rank: task, Sent: "SIGTERM", Signal: "SIGTERM"}})
+	}
+	d.tick(31*time.Second, 0, 2)
+	r := d.end(0, 2)
+	if r.Ranks[2].Outcome != report.Stopped || r.Ranks[3].Outcome != report.Stopped || r.Ranks[6].Outcome != report.NotRun || r.Exit != 130 {
+		t.Errorf("the report is %+v", r)
+	}
+}
+
+// Thousands of tasks may fail, each with much to say. The first is the run's cause.
+func TestWhatWasSaidIsKeptOfTheFirstTaskThatFailedOnly(t *testing.T) {
+	d := newSweep(t, `["a", "b"]`, "")
+	for _, task := range []int{1, 0} {
+		d.after(time.Second)
+		d.news(0, orders.News{Ended: &orders.Ended{Rank: task, Code: 4, Tail: []byte("no data"), Evidence: &orders.Evidence{}}})
+	}
+	if u := d.b.ranks[0].alone; u.cause.Tail != "" || u.trials.cause != nil || u.cause.Class == "" {
+		t.Errorf("of the second: %+v", u.cause)
+	}
+	if r := d.end(0, 1, 2); *r.FirstCause.Rank != 1 || r.FirstCause.Tail != "no data" || r.Ranks[0].Outcome != report.Failed || r.Ranks[0].Ends[0].Message == "" {
+		t.Errorf("the report is %+v, its cause %+v", r, r.FirstCause)
+	}
+}
+
+// A host that was given up may be heard again, and tell what it has done meanwhile.
+func TestALateEndOfATaskThatWasGivenUpChangesNothing(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f", "g"]`, "")
+	d.tick(31*time.Second, 0, 2)
+	d.check("given up", d.b.ranks[2].alone.over, true)
+	d.news(1, orders.News{Started: &orders.Started{Rank: 2, PID: 7}})
+	d.news(1, orders.News{Ended: &orders.Ended{Rank: 2, Sent: "SIGTERM", Signal: "SIGTERM", Evidence: &orders.Evidence{}}})
+	for _, task := range []int{0, 1, 4, 5, 6} {
+		d.taskEnded(task, 0, 0)
+	}
+	if r := d.end(0, 2); len(r.Ranks[2].Ends) > 1 || r.Ranks[2].Outcome != report.Failed {
+		t.Errorf("the report is %+v", r.Ranks[2])
+	}
+}
+
+func TestATaskThatEndsWellOnAHostThatGivesUpIsDone(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f"]`, "")
+	d.news(1, orders.News{Failing: &orders.Failing{Reason: "its keeper died"}})
+	d.taskEnded(2, 0, 0)
+	d.news(1, orders.News{Ended: &orders.Ended{Rank: 3, Sent: "SIGTERM", Signal: "SIGTERM"}})
+	for _, task := range []int{0, 1, 4, 5} {
+		d.taskEnded(task, 0, 0)
+	}
+	if r := d.end(0, 1, 2); r.Ranks[2].Outcome != report.OK || r.Ranks[3].Outcome != report.Failed || r.Exit == 0 {
+		t.Errorf("the report is %+v and %+v", r.Ranks[2], r.Ranks[3])
+	}
+}
+
+// What has ended well stays so when its host is lost before it could tell.
+func TestATaskThatHasEndedWellOnALostHostIsDone(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f"]`, "")
+	d.news(1, orders.News{Failing: &orders.Failing{Reason: "its keeper died"}})
+	d.taskEnded(2, 0, 0)
+	d.news(1, orders.News{Ended: &orders.Ended{Rank: 3, Sent: "SIGTERM", Code: 0}})
+	for _, task := range []int{0, 1, 4, 5} {
+		d.taskEnded(task, 0, 0)
+	}
+	r := d.end(0, 1, 2)
+	if r.Ranks[2].Outcome != report.OK || r.Ranks[3].Outcome != report.Failed || r.Exit != report.ExitUnreachable {
+		t.Errorf("the report is %+v", r)
+	}
+}
+
+// The end of a lost host's workers is told late, or never: the loss counts from when it was.
+func TestALossThatCameBeforeAFailureIsTheFirstCause(t *testing.T) {
+	for name, lose := range map[string]func(d *drill){
+		"reset":  func(d *drill) { d.b.dropped(1, "reset") },
+		"silent": func(*drill) {},
+	} {
+		d := newSweep(t, `["a", "b", "c", "d", "e", "f"]`, "")
+		lost := d.b.now
+		lose(d)
+		d.after(time.Second)
+		d.taskEnded(0, 0, 4)
+		for _, task := range []int{1, 4, 5} {
+			d.taskEnded(task, 0, 0)
+		}
+		d.after(30 * time.Second)
+		d.b.tick(func(host int) (rendezvous.Instant, bool) {
+			if host == 1 {
+				return lost, true
+			}
+			return d.b.now, true
+		})
+		d.take()
+		if r := d.end(0, 2); r.Exit != report.ExitUnreachable || r.FirstCause.Host != "b" {
+			t.Errorf("%s: the first cause is %+v", name, r.FirstCause)
+		}
+	}
+}
+
+// The head host's loss ends the run, and yet is no reason for what came before it.
+func TestATaskThatFailedBeforeTheHeadHostWasLostIsTheFirstCause(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f", "g"]`, "")
+	d.taskEnded(5, 0, 4)
+	d.after(time.Second)
+	d.b.keeperDied()
+	for _, task := range []int{0, 1, 2, 3, 4, 6} {
+		d.news(d.b.ranks[task].host, orders.News{Ended: &orders.Ended{Rank: task, Sent: "SIGTERM", Signal: "SIGTERM"}})
+	}
+	if r := d.end(0, 1, 2); r.Exit != 4 || *r.FirstCause.Rank != 5 || r.Ranks[0].Outcome != report.Failed || r.Ranks[2].Outcome != report.Stopped {
 		t.Errorf("the report is %+v", r)
 	}
 }

@@ -112,6 +112,7 @@ type hostState struct {
 	since    rendezvous.Instant // when it was dropped
 	gone     bool               // given up
 	closed   *report.Cause      // why independent ranks are started there no more; nil: they are
+	closedAt rendezvous.Instant // since when it is lost
 	failing  string
 	finished bool
 }
@@ -274,9 +275,9 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.served(host, n.Served)
 	case n.MPSLost != nil:
 		b.mpsLost(host, n.MPSLost, at)
-	case n.Started != nil && n.Started.Attempt == b.ranks[n.Started.Rank].attempt:
+	case n.Started != nil && b.awaits(n.Started.Rank, n.Started.Attempt):
 		b.started(n.Started)
-	case n.Ended != nil && n.Ended.Attempt == b.ranks[n.Ended.Rank].attempt:
+	case n.Ended != nil && b.awaits(n.Ended.Rank, n.Ended.Attempt):
 		b.ended(n.Ended, at)
 	case n.Opened != nil && b.visiting.asked:
 		b.opened(host, n.Opened)
@@ -292,6 +293,8 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.deviceReported(host, n.Device, at)
 	case n.Warning != nil:
 		b.warning(h, n.Warning)
+	case n.Pulses != nil:
+		b.pulsed(host, n.Pulses)
 	case n.Stacks != nil:
 		b.stacksTaken(host, n.Stacks)
 	case n.Failing != nil:
@@ -304,6 +307,13 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		}
 	}
 	b.advance()
+}
+
+// awaits reports whether news of a rank's attempt counts. Late ones do not: of an attempt
+// before, or of an independent rank that was given up with its host.
+func (b *brain) awaits(rank, attempt int) bool {
+	r := b.ranks[rank]
+	return attempt == r.attempt && (r.alone == nil || !r.alone.over)
 }
 
 func (b *brain) reached(h *hostState, r *orders.Reached) {

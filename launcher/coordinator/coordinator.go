@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -258,6 +259,7 @@ func (c *Coordinator) askFor(r *reading, host, attempt int) {
 }
 
 func (c *Coordinator) addReading(r *reading) {
+	c.readings = slices.DeleteFunc(c.readings, (*reading).hasLeft) // for whom each task would be asked for
 	c.readings = append(c.readings, r)
 	if c.brain == nil || !c.began {
 		return
@@ -276,7 +278,7 @@ func (c *Coordinator) addReading(r *reading) {
 }
 
 // beginAlone adds what independent ranks write to a reading. Who wants the last lines only
-// wants them of those that run.
+// wants them of those that run; who has come back wants the attempts that it missed too.
 func (c *Coordinator) beginAlone(r *reading) {
 	for rank, from := range r.ranks {
 		if rank >= len(c.brain.ranks) {
@@ -290,7 +292,13 @@ func (c *Coordinator) beginAlone(r *reading) {
 		if !s.alone.over && !c.brain.places.all[s.place].runs { // it waits to be started again
 			attempt--
 		}
-		r.add(source{attempt, rank}, c.brain.hosts[s.host].name, r.from(attempt, rank))
+		first := attempt
+		if of, told := r.of[rank]; told {
+			first = min(of, attempt)
+		}
+		for a := first; a <= attempt; a++ {
+			r.add(source{a, rank}, c.brain.hosts[s.host].name, r.from(a, rank))
+		}
 	}
 }
 

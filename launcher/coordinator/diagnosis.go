@@ -67,7 +67,7 @@ func (b *brain) evidenceOf(rank int, r *rankState) failure.RankEvidence {
 	found.MPSLimit = b.plan.MPSMemory(r.place)
 	if seen.Devices != nil {
 		found.Deaf, found.NoAfter = seen.Devices.Deaf, seen.Devices.NoAfter
-		if d := b.plan.Ranks[rank].Device; d != nil && found.Deaf == "" {
+		if d := b.placeOf(rank).Device; d != nil && found.Deaf == "" {
 			found.Deaf = cmp.Or(seen.Devices.DeafTo[d.UUID], seen.Devices.DeafTo[d.PCI])
 		}
 	}

@@ -42,7 +42,8 @@ type emptyHost struct {
 
 // beginEmptying asks every host that has devices of the plan.
 func (b *brain) beginEmptying() {
-	b.empty = &emptying{began: b.now, patience: emptyWait, hosts: map[int]*emptyHost{}}
+	// Before the next attempt may begin they are looked at in any case.
+	b.empty = &emptying{began: b.now, patience: max(emptyWait, b.trials.next.Sub(b.now)), hosts: map[int]*emptyHost{}}
 	for i := range b.hosts {
 		claims, _ := b.plan.Claims(i)
 		if len(claims) > 0 { // else shared: who is there need not be in the way

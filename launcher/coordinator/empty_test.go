@@ -170,3 +170,53 @@ func TestMemoryOfSharedDevicesIsWaitedForToo(t *testing.T) {
 		t.Errorf("the memory is free: %+v", d.b.empty)
 	}
 }
+
+// The driver frees memory a moment after the end, and a backoff may be long: what was seen
+// before it says nothing of the devices after it.
+func TestDevicesAreLookedAtAgainDuringABackoff(t *testing.T) {
+	held := orders.Sight{Held: []orders.Held{{UUID: gpuUUID(0, 0), PID: 4242}}}
+	for name, mode := range map[string]string{"together": "", "alone": `mode = "independent"`} {
+		d := newGPUDrill(t, mode, `restart {
+    attempts = 3
+    backoff  = "1m"
+    on "exit" { env = { X = 1 } }
+    on "exit" { env = { X = 2 } }
+  }`)
+		for host := range 2 {
+			d.join(host)
+			d.ready(host)
+		}
+		for attempt := range 2 {
+			d.news(0, orders.News{PortHeld: &orders.PortHeld{Attempt: attempt, Port: 20000}})
+			d.ended(0, orders.Ended{Attempt: attempt, Code: 4, Evidence: &orders.Evidence{}})
+			if mode == "" {
+				for rank := 1; rank < 4; rank++ {
+					d.ended(rank, orders.Ended{Attempt: attempt, Sent: "SIGTERM", Signal: "SIGTERM"})
+				}
+			}
+			d.answer(0, held)
+			if attempt == 0 { // the first restart is at once
+				d.tick(time.Second, 0, 1)
+				d.answer(0, orders.Sight{})
+				if mode == "" {
+					d.answer(1, orders.Sight{})
+				}
+			}
+		}
+		d.news(0, orders.News{PortHeld: &orders.PortHeld{Attempt: 2, Port: 20000}})
+		asked := len(d.looks(0))
+		d.tick(20*time.Second, 0, 1)
+		if n := len(d.looks(0)); n != asked+1 {
+			t.Errorf("%s: asked %d times within the backoff", name, n-asked)
+		}
+		d.answer(0, orders.Sight{})
+		if mode == "" {
+			d.answer(1, orders.Sight{})
+		}
+		d.tick(25*time.Second, 0, 1)
+		d.tick(25*time.Second, 0, 1)
+		if len(d.b.warnings) != 0 || d.b.ranks[0].attempt != 2 || d.b.phase != running {
+			t.Errorf("%s: attempt %d, phase %d, warnings %q", name, d.b.ranks[0].attempt, d.b.phase, d.b.warnings)
+		}
+	}
+}

@@ -85,6 +85,11 @@ func failedByItself(e *orders.Ended) bool {
 	return e.Sent == "" && (e.Error != "" || e.Signal != "" || e.Code != 0)
 }
 
+// endedWell is whether a worker ended well, and by itself.
+func endedWell(e *orders.Ended) bool {
+	return e.Sent == "" && e.Error == "" && e.Signal == "" && e.Code == 0
+}
+
 // howEnded says in words how a worker ended.
 func howEnded(e *orders.Ended) string {
 	how := fmt.Sprintf("ended with exit status %d", e.Code)
@@ -233,7 +238,7 @@ func (b *brain) signal(name string) {
 // hostLost: a host is no part of the run any more since at, which ends it for the others.
 func (b *brain) hostLost(host int, at rendezvous.Instant, class, message string) {
 	if b.places != nil {
-		b.closeHost(host, class, message)
+		b.closeHost(host, at, class, message)
 		return
 	}
 	b.lostAt = at

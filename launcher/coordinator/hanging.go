@@ -1,7 +1,9 @@
 package coordinator
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check"
 	checks "github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/failure"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/progress"
@@ -23,8 +26,8 @@ import (
 const (
 	// noticeAfter is when a silence is said where the job file has no hang block.
 	noticeAfter = 10 * time.Minute
-	// staleDigest is how old what a host tells may be to be judged by.
-	staleDigest = 15 * time.Second
+	// stalePulse is how old what a host tells may be to be judged by.
+	stalePulse = 15 * time.Second
 	// stacksWait is how long hosts may take to find out where ranks are.
 	stacksWait = 20 * time.Second
 	// stragglerAfter is for how long a rank keeps others waiting before it is said; less where
@@ -34,9 +37,23 @@ const (
 
 // hanging is what is known of ranks in which nothing moves.
 type hanging struct {
-	said    map[int]bool // ranks that were told of, and have not moved since
+	pulses  map[int]toldPulses // the newest of each host
+	said    map[int]bool       // ranks that were told of, and have not moved since
 	asking  *asking
 	numbers int
+}
+
+type toldPulses struct {
+	*orders.Pulses
+	at rendezvous.Instant
+}
+
+// pulsed takes in the signs of life of a host's ranks.
+func (b *brain) pulsed(host int, p *orders.Pulses) {
+	if b.hanging.pulses == nil {
+		b.hanging.pulses = map[int]toldPulses{}
+	}
+	b.hanging.pulses[host] = toldPulses{p, b.now}
 }
 
 // asking is the question where ranks are that do not move.
@@ -66,9 +83,9 @@ func (b *brain) judgeHang() {
 	if b.job.Hang != nil {
 		silence = b.job.Hang.Silence
 	}
-	for rank := range b.hanging.said { // what moves again may be told of again
-		if !slices.ContainsFunc(seen, func(s hang.Seen) bool { return s.Rank == rank && s.Still() >= silence.Seconds()/2 }) {
-			delete(b.hanging.said, rank)
+	for _, s := range seen { // what moves again may be told of again
+		if s.Still() < silence.Seconds()/2 {
+			delete(b.hanging.said, s.Rank)
 		}
 	}
 	if b.places != nil {
@@ -95,8 +112,8 @@ func (b *brain) pulses() (seen []hang.Seen, whole bool) {
 		if !r.started || r.ended != nil || r.lost || r.alone != nil && r.alone.over {
 			continue
 		}
-		p, ok := b.pulseOf(rank)
-		if !ok {
+		p, at, ok := b.pulseOf(rank)
+		if !ok || b.now.Sub(at) > stalePulse {
 			whole = false
 			continue
 		}
@@ -109,20 +126,20 @@ func (b *brain) pulses() (seen []hang.Seen, whole bool) {
 	return seen, whole && len(seen) > 0
 }
 
-// pulseOf is a rank's newest pulse. What has passed since it was taken is not added: nobody
-// has looked meanwhile.
-func (b *brain) pulseOf(rank int) (hang.Pulse, bool) {
+// pulseOf is a rank's newest pulse, as it was told at an instant. What has passed since it
+// was taken is not added: nobody has looked meanwhile.
+func (b *brain) pulseOf(rank int) (p hang.Pulse, at rendezvous.Instant, ok bool) {
 	r := b.ranks[rank]
-	d, told := b.memory.digests[r.host]
-	if !told || b.now.Sub(d.at) > staleDigest {
-		return hang.Pulse{}, false
+	told, known := b.hanging.pulses[r.host]
+	if !known {
+		return p, 0, false
 	}
-	for _, one := range d.Ranks {
-		if one.Rank == rank && one.Attempt == r.attempt && one.Pulse != nil {
-			return *one.Pulse, true
+	for _, one := range told.Ranks {
+		if one.Rank == rank && one.Attempt == r.attempt {
+			return one, told.at, true
 		}
 	}
-	return hang.Pulse{}, false
+	return p, 0, false
 }
 
 // hangsNow notes that ranks do not move, and asks where they are if that is wanted.
@@ -165,21 +182,48 @@ func (b *brain) stacksTaken(host int, s *orders.StacksTaken) {
 
 // silenceWords say for how long nothing has moved, and in which ranks.
 func (b *brain) silenceWords(seen []hang.Seen) string {
-	var ranks []int
 	still := seen[0].Still()
 	for _, s := range seen {
-		ranks = append(ranks, s.Rank)
 		still = min(still, s.Still())
 	}
-	who := b.listRanks(ranks)
-	if len(ranks) > 1 && len(ranks) == len(b.ranks) {
-		who = fmt.Sprintf("all %d ranks", len(ranks))
+	return fmt.Sprintf("no output, no progress and no work of %s for %v", b.ranksWords(seen), time.Duration(still*float64(time.Second)).Round(time.Second))
+}
+
+func (b *brain) ranksWords(seen []hang.Seen) string {
+	var ranks []int
+	for _, s := range seen {
+		ranks = append(ranks, s.Rank)
 	}
-	return fmt.Sprintf("no output, no progress and no work of %s for %v", who, time.Duration(still*float64(time.Second)).Round(time.Second))
+	if len(ranks) > 1 && len(ranks) == len(b.ranks) {
+		return fmt.Sprintf("all %d ranks", len(ranks))
+	}
+	return b.listRanks(ranks)
+}
+
+// hangsOn are those of the ranks that were found silent in which nothing has moved since.
+// Ranks that work together hang together or not at all.
+func (b *brain) hangsOn(seen []hang.Seen) []hang.Seen {
+	on := slices.DeleteFunc(slices.Clone(seen), func(s hang.Seen) bool {
+		r := b.ranks[s.Rank]
+		if r.attempt != s.Attempt || !r.started || r.ended != nil || r.lost {
+			return true
+		}
+		p, _, ok := b.pulseOf(s.Rank)
+		return ok && p.Still() < s.Still()
+	})
+	if b.places == nil && len(on) < len(seen) {
+		return nil
+	}
+	return on
 }
 
 // concludeHang does what the job file wants of ranks that do not move.
 func (b *brain) concludeHang(a *asking) {
+	found := a.seen
+	if a.seen = b.hangsOn(found); len(a.seen) == 0 {
+		b.say(event.Event{Kind: event.Warning, Message: b.ranksWords(found) + ": moved or ended meanwhile; nothing is done"})
+		return
+	}
 	for rank, stack := range a.stacks { // how far each is, where only its output says so
 		i := slices.IndexFunc(a.seen, func(s hang.Seen) bool { return s.Rank == rank })
 		if i >= 0 && !a.seen[i].Mark.Known() {
@@ -339,6 +383,9 @@ func (b *brain) hangFacts(a *asking) []string {
 				b.rankWords(s.Rank), (one.Total-*used)/(1<<30), float64(most)/(1<<30)))
 		}
 	}
+	if len(b.hosts) > 1 {
+		facts = append(facts, b.interfaceFact())
+	}
 	for _, g := range b.plan.Groups {
 		if !g.Fast() {
 			facts = append(facts, fmt.Sprintf("ranks %d and %d reach each other by %s: a hang with P2P over such links is known; nccl { p2p_disable = true } tells", g.Pair[0], g.Pair[1], g.Link))
@@ -346,6 +393,26 @@ func (b *brain) hangFacts(a *asking) []string {
 		}
 	}
 	return facts
+}
+
+// interfaceFact says by which interfaces the hosts reach the first one, which is where NCCL's
+// sockets belong: a rank that takes another waits without a word.
+func (b *brain) interfaceFact() string {
+	meeting := b.meeting()
+	byName := map[string][]string{}
+	for i, h := range b.hosts {
+		name := cmp.Or(b.plan.Interface(i, meeting), "an unknown interface")
+		byName[name] = append(byName[name], h.name)
+	}
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		hosts := byName[name]
+		if len(hosts) > mostPlaces {
+			hosts = append(slices.Clone(hosts[:mostPlaces]), fmt.Sprintf("%d more", len(hosts)-mostPlaces))
+		}
+		words = append(words, name+" on "+strings.Join(hosts, ", "))
+	}
+	return "the hosts reach " + b.hosts[0].name + " by " + strings.Join(words, "; ") + ": nccl { debug = \"INFO\" } shows whether NCCL's sockets are there, nccl { socket_ifname = ... } puts them there"
 }
 
 // endsByHang reports whether a failure is a hang that the job file wants no restart after.

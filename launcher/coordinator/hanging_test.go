@@ -15,13 +15,12 @@ import (
 
 // pulse has a host tell that nothing has moved in its ranks for so many seconds.
 func (d *drill) pulse(host int, still ...float64) {
-	digest := &samples.Digest{Attempt: d.b.attempt}
+	told := &orders.Pulses{}
 	for i, seconds := range still {
 		rank := 2*host + i
-		digest.Ranks = append(digest.Ranks, samples.Rank{Rank: rank, Attempt: d.b.ranks[rank].attempt, Now: samples.None(),
-			Pulse: &hang.Pulse{Rank: rank, Age: 10_000, Output: seconds, Told: seconds, CPU: seconds, Files: seconds}})
+		told.Ranks = append(told.Ranks, hang.Pulse{Rank: rank, Attempt: d.b.ranks[rank].attempt, Age: 10_000, Output: seconds, Told: seconds, CPU: seconds, Files: seconds})
 	}
-	d.news(host, orders.News{Samples: digest})
+	d.news(host, orders.News{Pulses: told})
 }
 
 func (d *drill) says(text string) bool {
@@ -149,5 +148,105 @@ func TestAHangIsConcludedThoughAHostDoesNotAnswer(t *testing.T) {
 	d.tick(21*time.Second, 0, 1, 2)
 	if d.b.phase != stopping || d.b.lost == nil || !strings.Contains(strings.Join(d.b.lost.Evidence, "\n"), "has not said where it is") {
 		t.Errorf("the phase is %d, the cause %+v", d.b.phase, d.b.lost)
+	}
+}
+
+// NCCL hangs without a word where its buffers do not fit, or its sockets are elsewhere.
+func TestWhatIsKnownToMakeNCCLHangIsSaid(t *testing.T) {
+	d := newDrillOf(t, `hang {
+    silence = "1m"
+    action  = "stop"
+  }`).run()
+	d.b.plan.Backend = "nccl"
+	for host := range 3 {
+		full := samples.None()
+		full[samples.DeviceUsed] = 79.9 * (1 << 30)
+		d.news(host, orders.News{Samples: &samples.Digest{Ranks: []samples.Rank{{Rank: 2 * host, Now: full, Total: 80 << 30}}}})
+	}
+	d.hangs()
+	all := strings.Join(d.b.lost.Evidence, "\n")
+	for _, want := range []string{"the hosts reach a by ", "eth0 on a: nccl { debug", "rank 4 has 0.1 GiB free on its GPU, and a communicator of NCCL takes up to"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("the evidence lacks %q: %s", want, all)
+		}
+	}
+}
+
+// While hosts find out where ranks are these may go on: a file server may have come back.
+func TestRanksThatMoveAgainWhileTheirStacksAreTakenAreLeftAlone(t *testing.T) {
+	d := newDrillOf(t, `hang {
+    silence = "1m"
+    action  = "stop"
+  }`).run()
+	for host := range 3 {
+		d.pulse(host, 70, 70)
+	}
+	d.tick(100*time.Millisecond, 0, 1, 2)
+	d.pulse(1, 2, 75)
+	d.tick(21*time.Second, 0, 1, 2)
+	if d.b.phase != running || d.b.hanging.asking != nil || !d.says("moved or ended meanwhile") {
+		t.Errorf("the phase is %d, asking %+v", d.b.phase, d.b.hanging.asking)
+	}
+}
+
+// A host from which nothing is heard for a while has not moved by that.
+func TestAHangIsNotSaidAgainBecauseItsHostWasNotHeard(t *testing.T) {
+	d := newDrillOf(t, `hang { silence = "1m" }`).run()
+	d.hangs()
+	d.tick(16*time.Second, 0, 1, 2) // what was told is old
+	d.hangs()
+	if d.b.hanging.numbers != 1 {
+		t.Errorf("where ranks are was asked %d times", d.b.hanging.numbers)
+	}
+}
+
+// silentTask has a host tell that nothing has moved in a task for so many seconds.
+func (d *drill) silentTask(task int, seconds float64) {
+	r := d.b.ranks[task]
+	d.news(r.host, orders.News{Started: &orders.Started{Rank: task, Attempt: r.attempt, PID: 7}})
+	d.news(r.host, orders.News{Pulses: &orders.Pulses{Ranks: []hang.Pulse{
+		{Rank: task, Attempt: r.attempt, Age: 10_000, Output: seconds, Told: seconds, CPU: seconds, Files: seconds},
+	}}})
+}
+
+func isStopOf(task int) func(orders.Order) bool {
+	return func(o orders.Order) bool { return o.Stop != nil && slices.Equal(o.Stop.Ranks, []int{task}) }
+}
+
+const hangingSweep = `
+  restart {
+    attempts = 3
+    backoff  = "0s"
+    on "exit" { env = { X = 1 } }
+  }
+  hang {
+    silence = "1m"
+    action  = "restart"
+  }`
+
+// What was found of an attempt must not end the one after it.
+func TestATaskThatWasStartedAnewIsNotEndedForTheSilenceOfItsAttemptBefore(t *testing.T) {
+	d := newSweep(t, `["a", "b"]`, hangingSweep)
+	d.silentTask(0, 70)
+	d.tick(100*time.Millisecond, 0, 1, 2)
+	d.check("asked where it is", d.b.hanging.numbers, 1)
+	d.taskEnded(0, 0, 4)
+	d.news(0, orders.News{Started: &orders.Started{Rank: 0, Attempt: 1, PID: 8}})
+	d.tick(21*time.Second, 0, 1, 2)
+	if d.b.ranks[0].attempt != 1 || len(d.sent(isStopOf(0))) != 0 || d.b.ranks[0].alone.hung != nil {
+		t.Errorf("attempt %d, stops sent to %v", d.b.ranks[0].attempt, d.sent(isStopOf(0)))
+	}
+}
+
+func TestATaskThatEndsWellBeforeItIsEndedForItsSilenceIsDone(t *testing.T) {
+	d := newSweep(t, `["a", "b"]`, hangingSweep)
+	d.silentTask(0, 70)
+	d.tick(100*time.Millisecond, 0, 1, 2)
+	d.tick(21*time.Second, 0, 1, 2)
+	d.check("stops sent", len(d.sent(isStopOf(0))), 1)
+	d.taskEnded(0, 0, 0)
+	d.taskEnded(1, 0, 0)
+	if r := d.end(0, 1, 2); r.Exit != 0 || r.Ranks[0].Outcome != report.OK || len(r.Ranks[0].Ends) != 1 {
+		t.Errorf("the report is %+v", r.Ranks[0])
 	}
 }

@@ -65,7 +65,7 @@ func serve(keeper *os.File, args []string) error {
 		return err
 	}
 	c.live.dir = filepath.Dir(*socket)
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(MaxMessage))
 	pb.RegisterControlServer(server, control{c: c})
 	go func() { _ = hub.Serve(members) }()
 	go func() { _ = server.Serve(launchers) }()

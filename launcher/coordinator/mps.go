@@ -99,7 +99,7 @@ func (b *brain) served(host int, s *orders.Served) {
 	b.sharing.served[host] = true
 	switch {
 	case s.Error != "" && b.phase == running: // independent ranks are started one by one
-		b.closeHost(host, class.MPSLost, h.name+": "+s.Error)
+		b.closeHost(host, b.now, class.MPSLost, h.name+": "+s.Error)
 		return
 	case s.Error != "":
 		b.refusals = append(b.refusals, refusal{host: h.name, message: s.Error, code: report.ExitRefused, output: s.Tail, log: s.Log})

@@ -166,3 +166,20 @@ func TestIndependentRanksOfOtherGPUsGoOnWhenADaemonIsLost(t *testing.T) {
 		t.Error("a rank of another GPU was ended")
 	}
 }
+
+func TestARankThatEndedWellBeforeItsDaemonDidIsDone(t *testing.T) {
+	d := sharingDrill(t, "mode = \"independent\"")
+	for host := range 3 {
+		d.join(host)
+		d.ready(host)
+	}
+	for host := range 3 {
+		d.serves(host)
+	}
+	d.after(time.Second)
+	d.news(1, orders.News{MPSLost: &orders.MPSLost{Device: gpuOf(1), Message: "the daemon has ended", Locals: []int{0, 1}}})
+	d.ended(2, orders.Ended{Evidence: &orders.Evidence{}})
+	if u := d.b.ranks[2].alone; !u.over || u.cause != nil {
+		t.Errorf("%+v", u)
+	}
+}

@@ -98,13 +98,21 @@ func (r *reading) wanted(attempt int, want func(rank int) bool) map[int]int64 {
 	return ranks
 }
 
-// finished reports whether nothing more is to be waited for: all was read, or the
-// reader has left or takes nothing. Ranks whose host is lost do not count.
-func (r *reading) finished(lost func(rank int) bool) bool {
+// hasLeft reports whether the reader reads no more.
+func (r *reading) hasLeft() bool {
 	select {
 	case <-r.done:
 		return true
 	default:
+		return false
+	}
+}
+
+// finished reports whether nothing more is to be waited for: all was read, or the
+// reader has left or takes nothing. Ranks whose host is lost do not count.
+func (r *reading) finished(lost func(rank int) bool) bool {
+	if r.hasLeft() {
+		return true
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -107,7 +107,7 @@ func outcomeOf(s *rankState) string {
 		return report.Failed
 	case len(ends) == 0:
 		return report.NotRun
-	case !s.alone.over, ends[len(ends)-1].StoppedByMuster != "":
+	case !s.alone.over, ends[len(ends)-1].StoppedByMuster != "", ends[len(ends)-1].Error != "":
 		return report.Stopped
 	}
 	return report.OK
@@ -136,10 +136,10 @@ func (b *brain) cause() (*report.Cause, int) {
 		return b.lost, report.ExitInternal
 	}
 	if b.places != nil {
-		if b.lost != nil {
-			return b.lost, lossExit(b.lost.Class)
+		if c, exit := b.causeAlone(); c != nil || b.lost == nil {
+			return c, exit
 		}
-		return b.causeAlone()
+		return b.lost, lossExit(b.lost.Class)
 	}
 	if found, ok := b.diagnose(); ok {
 		return b.causeOf(found)

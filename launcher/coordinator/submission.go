@@ -10,6 +10,10 @@ import (
 	"github.com/muster-dev/muster/rendezvous"
 )
 
+// MaxMessage bounds a message on the control socket, in bytes: a submission has the facts of
+// all hosts, and a report a line for each of a sweep's tasks.
+const MaxMessage = 256 << 20
+
 // Submission is what a launcher hands over: all that decides the run.
 type Submission struct {
 	Run    string          `json:"run"`

@@ -95,6 +95,9 @@ func (b *brain) sightFor(host int, s *orders.Sight) check.Sight {
 	seen := check.Sight{Host: host, At: b.now.Sub(b.begun).Seconds(), MemoryUsed: s.Used, Blind: s.Blind, Error: s.Error}
 	for _, h := range s.Held {
 		if h.Rank >= 0 {
+			if b.hasLeft(h.Rank) {
+				continue // the sight is of before
+			}
 			h.Rank = b.ranks[h.Rank].place
 		}
 		seen.Devices = append(seen.Devices, check.Held{UUID: h.UUID, PID: h.PID, Rank: h.Rank, Child: h.Child, Kind: h.Kind, Bytes: h.Bytes, User: h.User, Command: h.Command})
@@ -107,6 +110,15 @@ func (b *brain) sightFor(host int, s *orders.Sight) check.Sight {
 		seen.MPS = append(seen.MPS, one)
 	}
 	return seen
+}
+
+// hasLeft reports whether an independent rank's worker has ended since it was seen.
+func (b *brain) hasLeft(rank int) bool {
+	r := b.ranks[rank]
+	if b.places == nil {
+		return false
+	}
+	return r.place == nowhere || b.places.all[r.place].rank != rank || !b.places.all[r.place].runs
 }
 
 // placement says whether ranks were seen on their devices.

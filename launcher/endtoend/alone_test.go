@@ -96,6 +96,40 @@ func TestAnIndependentRankRestartsAloneByItsRules(t *testing.T) {
 	}
 }
 
+// A launcher that is slow has not shown all of an attempt when the next one writes.
+func TestAttemptsOfARankAreShownOneAfterTheOther(t *testing.T) {
+	const many, more = 100000, 100100
+	u := newUser(t, lend(t))
+	script := fmt.Sprintf(`cd %s
+if [ $MUSTER_ATTEMPT = 0 ]; then
+	touch ready
+	until [ -e go ]; do sleep 0.05; done
+	seq %d; exit 5
+fi
+seq %d %d; touch again`, u.dir, many, many+1, more)
+	l := u.start("run", u.write(job{script: script, hosts: []string{"host-a"}, more: alone + `
+  restart {
+    attempts = 2
+    on "exit" { env = { AGAIN = 1 } }
+  }`}))
+	u.waitFor("ready")
+	l.signal(syscall.SIGSTOP)
+	u.file("go", "")
+	u.waitFor("again")
+	l.signal(syscall.SIGCONT)
+	r := l.wait().exits(0)
+	next := 1
+	for line := range strings.Lines(r.stdout) {
+		if want := fmt.Sprintf("host-a:0| %d\n", next); line != want {
+			t.Fatalf("%q is shown where %q was due", line, want)
+		}
+		next++
+	}
+	if next != more+1 {
+		t.Errorf("%d lines are shown, want %d", next-1, more)
+	}
+}
+
 // A library that finds a part of torchrun's contract takes itself for one of many, and
 // waits for the others.
 func TestIndependentRanksGetNothingThatWouldHaveThemWaitForOthers(t *testing.T) {

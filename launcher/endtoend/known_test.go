@@ -159,12 +159,12 @@ func TestTheReportOfAFailureIsAsDocumented(t *testing.T) {
 		t.Errorf("the attempt is %v", attempt)
 	}
 	ranks := report["ranks"].([]any)
-	first := checkKeys(t, ranks[0], "rank", "host", "gpu", "ends")
+	first := checkKeys(t, ranks[0], "rank", "host", "gpu", "ends", "memory_peak", "peaks")
 	end := checkKeys(t, first["ends"].([]any)[0], "attempt", "exit", "signal", "stopped_by_muster", "log")
 	if end["signal"] != "SIGTERM" || end["stopped_by_muster"] != "SIGTERM" {
 		t.Errorf("rank 0 has ended so: %v", end)
 	}
-	second := checkKeys(t, ranks[1], "rank", "host", "gpu", "ends")
+	second := checkKeys(t, ranks[1], "rank", "host", "gpu", "ends", "memory_peak", "peaks")
 	end = checkKeys(t, second["ends"].([]any)[0], "attempt", "exit", "log")
 	if end["exit"] != 7.0 {
 		t.Errorf("rank 1 has ended so: %v", end)

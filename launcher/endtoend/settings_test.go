@@ -226,11 +226,17 @@ func TestWhatDiffersBetweenHostsAndRanksIsShown(t *testing.T) {
 // files tell it, and returns its interpreter.
 func (u *user) torchOf(version string) (python string) {
 	u.t.Helper()
-	venv := "venv-" + version
+	return u.torchWith(version, "2.27.5")
+}
+
+// torchWith is the same with a release of NCCL.
+func (u *user) torchWith(version, nccl string) (python string) {
+	u.t.Helper()
+	venv := "venv-" + version + "-" + nccl
 	u.file(venv+"/pyvenv.cfg", "home = /usr/bin\nversion = 3.11.4\n")
 	packages := venv + "/lib/python3.11/site-packages/"
 	u.file(packages+"torch/version.py", fmt.Sprintf("from typing import Optional\n__version__ = '%s+cu128'\ncuda: Optional[str] = '12.8'\n", version))
-	u.file(packages+"nvidia_nccl_cu12-2.27.5.dist-info/METADATA", "Name: nvidia-nccl-cu12\n")
+	u.file(packages+"nvidia_nccl_cu12-"+nccl+".dist-info/METADATA", "Name: nvidia-nccl-cu12\n")
 	python = u.file(venv+"/bin/python", "\x7fELF")
 	if err := os.Chmod(python, 0o700); err != nil {
 		u.t.Fatal(err)

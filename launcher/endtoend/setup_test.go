@@ -33,7 +33,7 @@ func TestSetupIsAScriptOfItsOwnAndItsExportsReachWorkers(t *testing.T) {
 			// Nothing of what has run setup is in the environment.
 			script := "pwd; echo word $WORD $#; env | grep -i '^muster' | cut -d= -f1 | sort"
 			u.runJob(job{script: script, perHost: 2, more: setup(c.text)}).exits(0)
-			want := u.dir + "\nword here 0\nMUSTER_ATTEMPT\nMUSTER_LOCAL_RANK\nMUSTER_RANK\nMUSTER_RUN\nMUSTER_WORLD_SIZE\n"
+			want := u.dir + "\nword here 0\nMUSTER_ATTEMPT\nMUSTER_LOCAL_RANK\nMUSTER_RANK\nMUSTER_RUN\nMUSTER_SOCKET\nMUSTER_WORLD_SIZE\n"
 			for rank := range 2 {
 				got := newest(t, u.dir, fmt.Sprintf("attempt-0/rank-%d.log", rank))
 				if got != want {

@@ -156,6 +156,8 @@ func TestTheProgramsOwnErrorsAreTold(t *testing.T) {
 		{"gloo's time-out", text(traceback("RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete")), class.GlooTimeout, "", class.Yes, "1800 s", ""},
 		{"a port of the program's own", text(traceback("OSError: [Errno 98] error while attempting to bind on address ('0.0.0.0', 8080): address already in use")), class.PortInUse, "", class.Yes, "port 8080", ""},
 		{"a device-side assert", text(traceback("RuntimeError: CUDA error: device-side assert triggered")), class.UserError, Certain, class.No, "index or label", ""},
+		{"two ranks on a GPU, or on its MIG devices", text("vm7:81:81 [0] init.cc:1141 NCCL WARN Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this configuration.\n" + traceback("torch.distributed.DistBackendError: NCCL error, ncclInvalidUsage")),
+			class.DuplicateGPU, "", class.No, "MIG devices of one", ""},
 		{"no driver", text(traceback("RuntimeError: Found no NVIDIA driver on your system.")), class.GPUInit, "", class.OtherHost, "", ""},
 	})
 }

@@ -64,6 +64,8 @@ var phrases = []phrase{
 		says: "the program found no GPU that it could use"},
 	{class: class.DuplicateGPU, any: []string{"Duplicate GPU detected"}, form: pattern.New(`^Duplicate GPU detected ?: rank ([0-9]+) and rank ([0-9]+)|^Duplicate GPU detected`), read: readRank,
 		says: "two ranks of one communicator use the same GPU"},
+	{class: class.DuplicateGPU, any: []string{"Multiple Ranks are using the same GPU/Partition"}, // since NCCL 2.30
+		says: "two ranks of one communicator use the same GPU, or MIG devices of one"},
 
 	// Memory of the host. What is said of a data loader's own processes comes of SIGKILL.
 	{class: class.OOMShm, any: []string{"insufficient shared memory (shm)", "workers are out of shared memory", "is killed by signal: Bus error"}, says: "/dev/shm is full: data-loader processes found no room for their batches"},

@@ -42,6 +42,12 @@ func (r *trial) hit(a *applied) error {
 		return nil
 	case a.part == host:
 		return r.hitHost(a.fault)
+	case a.part == user:
+		return r.act(a.blow)
+	case a.part == worker && r.isSweep():
+		if err := r.chooseTask(a); err != nil {
+			return err
+		}
 	}
 	var found bool
 	waits(search, func() bool {
@@ -65,6 +71,26 @@ func (r *trial) hitHost(f fault) error {
 		return h.CutSilently()
 	}
 	return h.Stop()
+}
+
+// act has the user do something.
+func (r *trial) act(b blow) error {
+	if r.launch.hasEnded() && b == goAndCome {
+		return errors.New("it has ended")
+	}
+	if b != goAndCome {
+		r.stops = append(r.stops, r.start(strings.Fields(string(b) + " -")[1:]...))
+		return nil
+	}
+	r.launch.signal(syscall.SIGHUP)
+	waits(r.bound(), r.launch.hasEnded)
+	switch {
+	case !r.launch.hasEnded():
+		r.t.Errorf("the launcher has not left within %v of SIGHUP", r.bound())
+	case r.launch.status() == 129:
+		r.launch, r.left = r.start("attach", "-"), true
+	}
+	return nil
 }
 
 // find finds the process that a fault is about.
@@ -91,7 +117,10 @@ func (r *trial) is(p testbed.Process, f fault) bool {
 	}
 	switch f.part {
 	case worker:
-		c, ok := r.record(f.rank)
+		if r.isSweep() {
+			return p.PID == r.pidOf(f.rank)
+		}
+		c, ok := r.record(f.rank, 0)
 		return ok && int(c.pid) == p.PID
 	case agent:
 		return p.Args[0] == "muster-agent" && second == "worker"

@@ -23,9 +23,20 @@ import (
 //
 //	go test ./launcher/faulttest -run TestFaults/seed=17$     one seed again
 //	MUSTER_FAULT_SEED=17     likewise; 17-40 for several
-//	MUSTER_FAULT_SEEDS=100   how many, from 1 on: 100 in CI, 10 otherwise
+//	MUSTER_FAULT_SEEDS=100   how many, from 1 on: 100 in CI, 10 otherwise; of sweeps too
 func TestFaults(t *testing.T) {
-	first, last := seeds(t)
+	tryAll(t, 100, decide)
+}
+
+// TestSweepFaults does the same with tasks of mode = "independent", and sees to it that each
+// is done once. Its seeds are others': 40 in CI.
+func TestSweepFaults(t *testing.T) {
+	tryAll(t, 40, decideSweep)
+}
+
+// tryAll tries what is made of each seed; many are those of CI.
+func tryAll(t *testing.T, many uint64, decide func(seed uint64) scenario) {
+	first, last := seeds(t, many)
 	for seed := first; seed <= last; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
@@ -42,11 +53,15 @@ func TestFaults(t *testing.T) {
 			r.judge()
 			r.checkNothingLeft()
 			r.checkLogs()
+			if r.isSweep() {
+				r.checkTasks()
+				r.checkShown()
+			}
 		})
 	}
 }
 
-func seeds(t *testing.T) (first, last uint64) {
+func seeds(t *testing.T, many uint64) (first, last uint64) {
 	number := func(text string) uint64 {
 		n, err := strconv.ParseUint(text, 10, 32)
 		if err != nil {
@@ -65,7 +80,7 @@ func seeds(t *testing.T) (first, last uint64) {
 	case text != "":
 		return 1, number(text)
 	case os.Getenv("CI") == "true" || replaying():
-		return 1, 100
+		return 1, many
 	}
 	return 1, 10
 }
@@ -99,6 +114,9 @@ func (r *trial) settle() {
 	}
 	began := time.Now()
 	over := waits(r.bound(), r.isOver)
+	for _, l := range r.stops {
+		waits(r.bound(), l.hasEnded)
+	}
 	r.launch.signal(syscall.SIGKILL) // one that was stopped for good would be waited for
 	r.note("over: %v, after %.1f s", over, time.Since(began).Seconds())
 	if !over {
@@ -127,6 +145,9 @@ func (r *trial) commits() bool {
 func (r *trial) isOver() bool {
 	if !r.isGone() {
 		return r.launch.hasEnded()
+	}
+	if r.isSweep() { // between two tasks there may be none
+		return len(r.leftovers()) == 0
 	}
 	for _, h := range r.bed.Hosts {
 		processes, _ := h.Leftovers()
@@ -168,34 +189,55 @@ func (r *trial) judge() {
 	if !r.isGone() && r.launch.hasEnded() {
 		judge("launcher", r.launch.status(), finalWords(r.launch.stderr.String()))
 	}
-	for _, path := range r.files(0, "report.json") {
-		var report struct {
-			Exit       int
-			Outcome    string
-			FirstCause *struct {
-				Host, Message string
-				Rank          *int
-			} `json:"first_cause"`
+	for _, l := range r.stops {
+		if !l.hasEnded() {
+			r.t.Errorf("%v has not ended", l.command.Args)
+		} else if l.status() != 0 { // 0: stopped, or ended already
+			judge("muster stop", l.status(), finalWords(l.stderr.String()))
 		}
-		text, err := os.ReadFile(path)
-		if err == nil {
-			err = json.Unmarshal(text, &report)
-		}
-		if err != nil {
-			r.t.Error(err)
-			continue
-		}
-		words := "all ranks ended well"
+	}
+	if report := r.report(); report != nil {
+		words := fmt.Sprintf("all %ss ended well", r.unit())
 		if c := report.FirstCause; c != nil {
 			words = c.Message
 		}
-		if r.isGone() && report.Exit == 143 {
+		if r.asked && r.isGone() && report.Exit == 143 {
 			report.Exit, words = 130, "Ctrl-C" // muster stop took its place
 		}
 		if report.Exit != 129 { // the launcher says of it what it knows
 			judge("report", report.Exit, words)
 		}
 	}
+}
+
+// report is what the tests read of a run's report.
+type report struct {
+	Exit       int
+	Outcome    string
+	FirstCause *struct {
+		Host, Message string
+		Rank          *int
+	} `json:"first_cause"`
+	Ranks []struct {
+		Rank          int
+		Host, Outcome string
+	}
+}
+
+// report reads the run's; nil: there is none.
+func (r *trial) report() *report {
+	for _, path := range r.files(0, "report.json") {
+		var found report
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = json.Unmarshal(text, &found)
+		}
+		if err == nil {
+			return &found
+		}
+		r.t.Error(err)
+	}
+	return nil
 }
 
 // finalWords is the end of what the launcher says: its final screen, or its own error.

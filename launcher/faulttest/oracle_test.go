@@ -20,7 +20,6 @@ func (e ending) fits(exit int, words string) bool {
 }
 
 var (
-	endsWell    = ending{[]int{0}, "all ranks ended well"}
 	endsByUser  = ending{[]int{130}, "Ctrl-C"}
 	shortEnough = lease / 3 // a part may be stopped for so long, and nobody minds
 )
@@ -40,6 +39,9 @@ func (v *verdict) add(other verdict) {
 
 // expect says what may come of everything that has happened.
 func (r *trial) expect() verdict {
+	if r.isSweep() {
+		return r.expectOfSweep()
+	}
 	var v verdict
 	for _, a := range r.faults {
 		v.add(r.outcome(a))
@@ -48,9 +50,20 @@ func (r *trial) expect() verdict {
 		v.add(verdict{endings: []ending{endsByUser}, certain: true})
 	}
 	if !v.certain {
-		v.endings = append(v.endings, endsWell)
+		v.endings = append(v.endings, r.endsWell())
 	}
 	return v
+}
+
+func (r *trial) endsWell() ending {
+	return ending{[]int{0}, fmt.Sprintf("all %ss ended well", r.unit())}
+}
+
+func (r *trial) unit() string {
+	if r.isSweep() {
+		return "task"
+	}
+	return "rank"
 }
 
 // outcome is what may come of one fault. What hits a run before its commit may take effect
@@ -179,7 +192,7 @@ const returning = 5 * (3*time.Second + 2*time.Second)
 
 // bound is how long the end may take once nothing more happens.
 func (r *trial) bound() time.Duration {
-	d := lease + r.s.grace + slack
+	d := lease + r.s.grace + slack + r.s.work()
 	if slices.ContainsFunc(r.faults, func(a *applied) bool { return a.part == host && a.host == 0 }) {
 		d += returning
 	}

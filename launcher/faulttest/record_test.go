@@ -17,8 +17,8 @@ type record struct {
 	daemon int64
 }
 
-func (r *trial) record(rank int) (record, bool) {
-	text, err := os.ReadFile(filepath.Join(r.dir, fmt.Sprintf("rank-%d.0", rank)))
+func (r *trial) record(rank, attempt int) (record, bool) {
+	text, err := os.ReadFile(filepath.Join(r.dir, fmt.Sprintf("rank-%d.%d", rank, attempt)))
 	var words [4]int64
 	if err != nil || len(text) < 32 {
 		return record{}, false
@@ -94,27 +94,38 @@ func linesIn(lane int, text []byte) (n int64, err error) {
 // lost its power has lost what was in pipes.
 func (r *trial) checkLogs() {
 	r.t.Helper()
-	for rank := range len(hosts) * perHost {
-		counted, ran := r.record(rank)
-		if !ran {
-			continue
+	if r.isSweep() {
+		for _, s := range r.begun() {
+			r.checkLog(s.rank, s.attempt, s.host)
 		}
-		if again, _ := filepath.Glob(filepath.Join(r.dir, fmt.Sprintf("rank-%d.*", rank))); len(again) != 1 {
+		return
+	}
+	for rank := range len(hosts) * perHost {
+		if again, _ := filepath.Glob(filepath.Join(r.dir, fmt.Sprintf("rank-%d.*", rank))); len(again) > 1 {
 			r.t.Errorf("rank %d was started more than once: %q", rank, again)
 		}
-		h := rank / perHost
-		files := r.files(h, fmt.Sprintf("attempt-0/rank-%d.log", rank))
-		if len(files) != 1 {
-			r.t.Errorf("rank %d has %d logs", rank, len(files))
-			continue
-		}
-		log, err := os.ReadFile(files[0])
-		if err == nil {
-			err = r.compare(log, counted, r.lostPower(h))
-		}
-		if err != nil {
-			r.t.Errorf("rank %d has written %v lines: %s: %v", rank, counted.lines, files[0], err)
-		}
+		r.checkLog(rank, 0, rank/perHost)
+	}
+}
+
+// checkLog does so for one worker.
+func (r *trial) checkLog(rank, attempt, h int) {
+	r.t.Helper()
+	counted, ran := r.record(rank, attempt)
+	if !ran {
+		return
+	}
+	files := r.files(h, fmt.Sprintf("attempt-%d/rank-%d.log", attempt, rank))
+	if len(files) != 1 {
+		r.t.Errorf("rank %d has %d logs of attempt %d", rank, len(files), attempt)
+		return
+	}
+	log, err := os.ReadFile(files[0])
+	if err == nil {
+		err = r.compare(log, counted, r.lostPower(h))
+	}
+	if err != nil {
+		r.t.Errorf("rank %d has written %v lines in attempt %d: %s: %v", rank, counted.lines, attempt, files[0], err)
 	}
 }
 

@@ -37,6 +37,7 @@ const (
 	launcher    part = "launcher"
 	session     part = "session" // of sshd, for the launcher's connection
 	host        part = "host"
+	user        part = "user" // who does something from the launcher's machine
 )
 
 // blow is what happens.
@@ -49,6 +50,10 @@ const (
 	cut       blow = "cut"     // carrier lost
 	silence   blow = "silence" // every frame dropped
 	powerOff  blow = "power off"
+	askStop   blow = "muster stop"
+	askNow    blow = "muster stop --now"
+	askDrain  blow = "muster stop --drain"
+	goAndCome blow = "SIGHUP and muster attach"
 )
 
 // fault is one thing that happens to a run.
@@ -56,7 +61,7 @@ type fault struct {
 	part part
 	blow blow
 	host int // index into hosts
-	rank int // of a worker
+	rank int // of a worker; of tasks, which of those that run then
 	when moment
 	wait time.Duration // after the moment has come; of the second fault: after the first
 	undo time.Duration // SIGCONT, or healed, after so long; 0: never
@@ -90,6 +95,7 @@ type scenario struct {
 	pause  int           // µs between two of their lines
 	setup  time.Duration // how long it takes
 	bare   bool          // hosts have no copy of muster yet
+	tasks  []task        // that independent workers do; none: ranks work together
 	faults []fault
 }
 
@@ -102,8 +108,8 @@ func (s scenario) String() string {
 		}
 		faults = append(faults, fmt.Sprintf("%v (%s)", f, at))
 	}
-	return fmt.Sprintf("seed %d: grace %v, workers: SIGTERM %s, daemon %s, a line each %d µs; setup %v, bare %v; faults: %s",
-		s.seed, s.grace, s.term, s.daemon, s.pause, s.setup, s.bare, strings.Join(faults, "; "))
+	return fmt.Sprintf("seed %d: %d tasks, grace %v, workers: SIGTERM %s, daemon %s, a line each %d µs; setup %v, bare %v; faults: %s",
+		s.seed, len(s.tasks), s.grace, s.term, s.daemon, s.pause, s.setup, s.bare, strings.Join(faults, "; "))
 }
 
 // choice is a kind of fault with its weight among the others.
@@ -140,7 +146,11 @@ func decide(seed uint64) scenario {
 		s.setup = time.Second
 	}
 	for n := faultCount(r); len(s.faults) < n; {
-		f := s.draw(r, when)
+		choices := late
+		if when == connecting || when == settingUp {
+			choices = early
+		}
+		f := s.draw(r, when, choices)
 		if len(s.faults) > 0 {
 			f.wait = time.Duration(r.IntN(1500)) * time.Millisecond
 			if when == starting {
@@ -161,16 +171,12 @@ func faultCount(r *rand.Rand) int {
 
 func pick(r *rand.Rand, words ...string) string { return words[r.IntN(len(words))] }
 
-// draw makes up a fault.
-func (s *scenario) draw(r *rand.Rand, when moment) fault {
-	choices := late
-	if when == connecting || when == settingUp {
-		choices = early
-	}
+// draw makes up a fault, one of some choices.
+func (s *scenario) draw(r *rand.Rand, when moment, choices []choice) fault {
 	c := weighted(r, choices)
 	f := fault{part: c.part, blow: c.blow, host: r.IntN(len(hosts)), rank: r.IntN(len(hosts) * perHost), when: when}
 	switch c.part {
-	case coordinator, launcher:
+	case coordinator, launcher, user:
 		f.host = 0
 	case worker:
 		f.host = f.rank / perHost
@@ -200,12 +206,13 @@ func weighted(r *rand.Rand, choices []choice) choice {
 // bearable reports whether muster promises a clean end after one more fault. Keeper and
 // agent look after each other: when both are gone, or one is gone while the other is
 // stopped, a grandchild may stay until the next start on that host sweeps it up. And
-// nothing happens twice to the same part.
+// nothing happens twice to the same part; who leaves the run has a launcher to leave with.
 func (s *scenario) bearable(f fault) bool {
 	for _, other := range s.faults {
 		same := f.part == other.part && f.host == other.host && (f.part != worker || f.rank == other.rank)
 		pair := f.part != other.part && f.host == other.host && (f.part == keeper || f.part == agent) && (other.part == keeper || other.part == agent)
-		if same || pair {
+		leaves := f.part != other.part && (f.blow == goAndCome && other.part == launcher || f.part == launcher && other.blow == goAndCome)
+		if same || pair || leaves {
 			return false
 		}
 	}

@@ -33,7 +33,9 @@ type trial struct {
 	launch  *launch
 	faults  []*applied
 	undoing sync.WaitGroup
-	asked   bool // the user has asked for the end
+	asked   bool      // the user has asked for the end
+	stops   []*launch // commands that ask for it
+	left    bool      // the launcher that has started the run has left it; launch has come back
 
 	mu    sync.Mutex
 	notes []string
@@ -113,6 +115,9 @@ func (r *trial) prepare() {
 func (r *trial) name() string { return fmt.Sprintf("fault%d", r.s.seed) }
 
 func (r *trial) job() string {
+	if r.isSweep() {
+		return r.sweep()
+	}
 	return fmt.Sprintf(`job %q {
   command = [%q, %q, "%d", "%d", %q, %q]
   lease   = %q
@@ -261,8 +266,11 @@ func (r *trial) exists(name string) bool {
 }
 
 func (r *trial) allTalk() bool {
+	if r.isSweep() {
+		return len(r.begun()) >= len(hosts)*perHost
+	}
 	for rank := range len(hosts) * perHost {
-		if c, ok := r.record(rank); !ok || c.lines[0]+c.lines[1] == 0 {
+		if c, ok := r.record(rank, 0); !ok || c.lines[0]+c.lines[1] == 0 {
 			return false
 		}
 	}

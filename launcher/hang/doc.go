@@ -34,7 +34,7 @@ const (
 	IdleTraffic = 1
 	// BusyCPU is the share of one core above which processes compute.
 	BusyCPU = 0.05
-	// BusyFiles is how many bytes a second, read and written by read(2) and write(2), are work.
+	// BusyFiles is how many bytes a second, read and written, are work.
 	BusyFiles = 256 << 10
 )
 

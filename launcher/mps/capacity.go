@@ -1,6 +1,7 @@
 package mps
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -24,6 +25,33 @@ func MostClients(gpu, cuda string) int {
 		return clientsOfCUDA131
 	}
 	return clientsOfVolta
+}
+
+var (
+	// profile is one of MIG; its first number is how many compute slices a device has.
+	profile = regexp.MustCompile(`^(?:([1-9])c\.)?([1-9])g\.`)
+	// fourSlices are the products that MIG cuts into four slices; all others have seven (MIG
+	// user guide, Supported GPUs).
+	fourSlices = regexp.MustCompile(`(?i)\bA30\b|RTX PRO 6000`)
+)
+
+// MostClientsOfPart is how many of the clients that a GPU takes a MIG device of it takes: in
+// proportion to its compute slices (MIG user guide, on MPS), rounded up, as that does not say
+// how. A profile that is not known takes all.
+func MostClientsOfPart(most int, gpu, name string) int {
+	found := profile.FindStringSubmatch(strings.ToLower(name))
+	if found == nil {
+		return most
+	}
+	slices, err := strconv.Atoi(cmp.Or(found[1], found[2]))
+	if err != nil {
+		return most
+	}
+	of := 7
+	if fourSlices.MatchString(gpu) {
+		of = 4
+	}
+	return min(most, (most*slices+of-1)/of)
 }
 
 // old are the names of products from before Volta (compute capability 3 to 6), as

@@ -160,6 +160,20 @@ func TestLogsTellHowAServerEnded(t *testing.T) {
 	}
 }
 
+func TestAMIGDeviceTakesItsShareOfClients(t *testing.T) {
+	for _, test := range []struct {
+		gpu, profile string
+		want         int
+	}{
+		{"NVIDIA A100-SXM4-80GB", "1g.10gb", 7}, {"NVIDIA A100-SXM4-80GB", "3g.40gb", 21}, {"NVIDIA A100-SXM4-80GB", "7g.80gb", 48},
+		{"NVIDIA H100 80GB HBM3", "1c.3g.40gb", 7}, {"NVIDIA A30", "1g.6gb", 12}, {"NVIDIA A30", "4g.24gb", 48}, {"NVIDIA A100", "", 48},
+	} {
+		if got := MostClientsOfPart(48, test.gpu, test.profile); got != test.want {
+			t.Errorf("%s %s: %d clients, want %d", test.gpu, test.profile, got, test.want)
+		}
+	}
+}
+
 func TestAPathThatIsTooLongForASocketIsKnownBefore(t *testing.T) {
 	if !Fits("/tmp/muster-run-123456/m/0") || Fits("/"+strings.Repeat("x", 100)) {
 		t.Error("lengths")

@@ -15,6 +15,14 @@ type Host struct {
 	AllNV   bool    // every two of them are
 	Sharing bool    // two ranks share a GPU
 	Version Version // what was found there
+	// Parts is how many of the job's devices there are MIG devices, OneGPU is set where two of
+	// them are of one GPU, and Ranks is how many ranks the job has in all
+	// that talk to each other.
+	Parts  int
+	OneGPU bool
+	Ranks  int
+	CUDA   string // highest version of the driver, such as "12.4"; "": not known
+	Fabric bool   // the GPUs are of a fabric of NVSwitches, which may reach beyond the host
 	// Container is set within a container.
 	Container bool
 	// Adapters are the InfiniBand and RoCE devices that are up. Interfaces are all network
@@ -45,6 +53,7 @@ func Advise(vars []Var, h Host) []Finding {
 	a.interfaces()
 	a.debug()
 	a.sharedGPU()
+	a.mig()
 	return a.findings
 }
 

@@ -79,6 +79,20 @@ func TestAdvice(t *testing.T) {
 		{"", func(h *Host) { h.Sharing, h.Version.NCCL = true, at(30, 7) }, CodeSharedGPU, "NCCL refuses"},
 		{"NCCL_MULTI_RANK_GPU_ENABLE=1", func(h *Host) { h.Sharing, h.Version.NCCL = true, at(30, 7) }, "", ""},
 		{"NCCL_MULTI_RANK_GPU_ENABLE=1", func(h *Host) { h.Sharing, h.Version.NCCL = true, at(27, 3) }, CodeSharedGPU, "before 2.30"},
+		{"", parts(true, at(27, 3), ""), CodeSharedGPU, "since 2.31 only, before it refuses them (\"Duplicate GPU detected\"): there is 2.27.3"},
+		{"", parts(true, Release{}, ""), CodeSharedGPU, "which release is there is not known"},
+		{"", parts(true, at(31, 1), "12.8"), CodeSharedGPU, "it needs a driver with CUDA 13.0, and there is 12.8"},
+		{"", parts(true, at(31, 1), "13.0"), "", ""},
+		{"", parts(true, at(31, 1), ""), "", ""},
+		{"NCCL_MULTI_RANK_GPU_ENABLE=1", parts(true, at(30, 4), "13.0"), CodeMIG, "keeps from refusing, not more"},
+		{"NCCL_MULTI_RANK_GPU_ENABLE=1", parts(true, at(29, 7), "13.0"), CodeSharedGPU, "or take one MIG device per GPU"},
+		{"", parts(false, at(30, 4), "13.0"), CodeMIG, "NCCL supports MIG devices since 2.31 only: there is 2.30.4"},
+		{"", func(h *Host) { parts(false, at(30, 4), "")(h); h.Ranks = 1 }, "", ""},
+		{"NCCL_MNNVL_ENABLE=2", parts(false, at(31), "13.1"), CodeMIG, "have no NVLink"},
+		{"NCCL_MNNVL_ENABLE=0", parts(false, at(31), "13.1"), "", ""},
+		{"NCCL_NVLS_ENABLE=1", parts(true, at(31, 2), "13.1"), CodeMIG, "NCCL does not start"},
+		{"NCCL_NVLS_ENABLE=2", parts(true, at(31, 2), "13.1"), "", ""},
+		{"NCCL_MULTI_RANK_GPU_ENABLE=0", parts(true, at(31, 2), "13.1"), CodeMIG, "refuses them without it"},
 	} {
 		var vars []Var
 		for _, pair := range strings.Fields(c.vars) {
@@ -115,5 +129,43 @@ func TestRulesHaveASource(t *testing.T) {
 		if got := Derived(h); len(got) > 0 {
 			t.Errorf("outside: %v", got)
 		}
+	}
+}
+
+// parts has the job's ranks on two MIG devices, of one GPU or of two.
+func parts(oneGPU bool, version Release, cuda string) func(*Host) {
+	return func(h *Host) { h.Parts, h.OneGPU, h.Ranks, h.Version.NCCL, h.CUDA = 2, oneGPU, 2, version, cuda }
+}
+
+func TestNVLinkBeyondTheHostIsOffForMIGDevices(t *testing.T) {
+	h := Host{Parts: 2, Ranks: 2, Fabric: true, Version: Version{NCCL: at(31, 1)}}
+	got := Derived(h)
+	if len(got) != 1 || got[0].Name != "NCCL_MNNVL_ENABLE" || got[0].Value != "0" {
+		t.Errorf("derived %+v", got)
+	}
+	for _, change := range []func(*Host){
+		func(h *Host) { h.Parts = 0 }, func(h *Host) { h.Fabric = false }, func(h *Host) { h.Ranks = 1 }, func(h *Host) { h.Version.NCCL = at(30) },
+	} {
+		other := h
+		change(&other)
+		if got := Derived(other); len(got) > 0 {
+			t.Errorf("%+v: %+v", other, got)
+		}
+	}
+}
+
+// NCCL 2.31.2 takes them for one GPU, whatever its guide says.
+func TestMIGDevicesOfOneGPUAreLetThrough(t *testing.T) {
+	for oneGPU, want := range map[bool]string{true: "NCCL_MULTI_RANK_GPU_ENABLE=1", false: ""} {
+		got := ""
+		for _, v := range Derived(Host{Parts: 2, OneGPU: oneGPU, Ranks: 2, Version: Version{NCCL: at(31, 2)}}) {
+			got += v.Name + "=" + v.Value
+		}
+		if got != want {
+			t.Errorf("of one GPU %v: %q, want %q", oneGPU, got, want)
+		}
+	}
+	if got := Derived(Host{Parts: 2, OneGPU: true, Ranks: 2, Version: Version{NCCL: at(30, 7)}}); len(got) > 0 {
+		t.Errorf("2.30: %+v", got)
 	}
 }

@@ -37,6 +37,7 @@ const (
 	CodeInterface  = "nccl_interface"    // an interface or device that is not there, or leads nowhere
 	CodeNoEffect   = "nccl_no_effect"    // it does nothing as things are
 	CodeSharedGPU  = "nccl_shared_gpu"   // two ranks on one GPU
+	CodeMIG        = "nccl_mig"          // MIG devices, which it does not support
 )
 
 // Var is a variable of a worker's environment.

@@ -23,6 +23,20 @@ var Rules = []Rule{
 		Why:    "in containers that may not use NUMA calls, NCCL from 2.24 until 2.26.5 fails with \"unhandled cuda error\" when it takes host memory by cuMem",
 		Source: "NCCL 2.26.5 has a fallback for it; user guide, NCCL_CUMEM_HOST_ENABLE",
 	},
+	{
+		When:   func(h Host) bool { return h.OneGPU && h.Ranks > 1 && h.Version.NCCL.since(migSince) },
+		Name:   "NCCL_MULTI_RANK_GPU_ENABLE",
+		Value:  "1",
+		Why:    "NCCL takes MIG devices of one GPU for one, and refuses them without it",
+		Source: "nccl issue 1716, of 2.31.2; the user guide says otherwise",
+	},
+	{
+		When:   func(h Host) bool { return h.Parts > 0 && h.Fabric && h.Ranks > 1 && h.Version.NCCL.since(migSince) },
+		Name:   "NCCL_MNNVL_ENABLE",
+		Value:  "0",
+		Why:    "MIG devices have no direct access by NVLink, which NCCL would try over a fabric of NVSwitches",
+		Source: "user guide, Using MIG instances (2.31)",
+	},
 }
 
 // Derived are the variables that the rules set on a host.

@@ -2,6 +2,7 @@ package orders
 
 import (
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/hang"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/rendezvous"
@@ -25,6 +26,7 @@ type News struct {
 	Opened   *Opened            `json:"opened,omitempty"`
 	Visited  *Visited           `json:"visited,omitempty"`
 	Device   *DeviceEvent       `json:"device,omitempty"`
+	Pulses   *Pulses            `json:"pulses,omitempty"`
 	Stacks   *StacksTaken       `json:"stacks,omitempty"`
 	Failing  *Failing           `json:"failing,omitempty"`
 	Finished *Finished          `json:"finished,omitempty"`
@@ -39,6 +41,11 @@ type Observed struct {
 type RankObserved struct {
 	Attempt int             `json:"attempt"`
 	Latest  *observe.Latest `json:"latest"`
+}
+
+// Pulses are when the ranks of a host have last given signs of life.
+type Pulses struct {
+	Ranks []hang.Pulse `json:"ranks"`
 }
 
 // StacksTaken answers Stacks.

@@ -258,8 +258,9 @@ func (a *arranger) worstWay(devices []Device, d Device) far {
 	return worst
 }
 
-// link is the way between two devices of the host. Instances of one GPU reach each other
-// through the host's memory only.
+// link is the way between two devices of the host. MIG devices are taken to reach each other
+// through the host's memory only, as do those of different GPUs, and those of one GPU before
+// R570.
 func (c *chooser) link(a, b Device) plugins.Link { return linkBetween(c.devices.Links, a, b) }
 
 func linkBetween(links [][]plugins.Link, a, b Device) plugins.Link {

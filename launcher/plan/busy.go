@@ -36,7 +36,7 @@ func (c *chooser) busy(d Device) string {
 	if used == nil {
 		return strings.Join(words, ", ")
 	}
-	unexplained := *used - min(*used, explained(processes))
+	unexplained := *used - min(*used, explained(besides(g, d, processes)))
 	switch {
 	case len(words) > 0:
 		return fmt.Sprintf("%s in use by %s", bytesWord(*used), strings.Join(words, ", "))
@@ -100,6 +100,33 @@ func onDevice(g plugins.GPU, d Device) []plugins.Process {
 		}
 	}
 	return found
+}
+
+// besides are the processes that a device's memory in use is of: those of the other compute
+// instances too that have it in common.
+func besides(g plugins.GPU, d Device, processes []plugins.Process) []plugins.Process {
+	gi := gpuInstance(g, d)
+	if gi == nil {
+		return processes
+	}
+	var found []plugins.Process
+	for _, p := range g.Processes {
+		if sameID(p.GI, gi) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// gpuInstance is the GPU instance of a MIG device, whose memory its compute instances have in
+// common; nil for a GPU, or where it is not told.
+func gpuInstance(g plugins.GPU, d Device) *int {
+	for _, m := range g.MIG.Instances {
+		if d.IsInstance() && m.Index == d.MIG {
+			return m.GI
+		}
+	}
+	return nil
 }
 
 func sameID(a, b *int) bool { return a != nil && b != nil && *a == *b }

@@ -64,6 +64,9 @@ func (c *chooser) choose() share {
 		return c.withoutDevices()
 	}
 	allowed, ordered := c.visible()
+	if c.host.Devices.Kind == config.DevicesProfile {
+		allowed = c.ofProfile(allowed, c.host.Devices.List[0])
+	}
 	if len(c.problems) > 0 {
 		return share{}
 	}
@@ -71,6 +74,8 @@ func (c *chooser) choose() share {
 	switch {
 	case c.host.Devices.Kind == config.DevicesList:
 		s = c.listed(allowed)
+	case c.host.Devices.Kind == config.DevicesProfiles:
+		s = c.profiled(allowed)
 	case c.wanted() > 0:
 		s = c.some(allowed, ordered)
 	default:
@@ -80,6 +85,7 @@ func (c *chooser) choose() share {
 		c.checkSharing(s)
 		c.checkMPS(s)
 		c.checkSpread(s)
+		c.checkUnlike(s)
 		c.noteUnknown(s)
 	}
 	return s
@@ -101,7 +107,7 @@ func (c *chooser) withoutDevices() share {
 	if d != nil && d.None != "" {
 		why = d.None
 	}
-	asked := c.job.MPS != nil || c.host.PerGPU || c.host.Devices.Kind == config.DevicesCount || c.host.Devices.Kind == config.DevicesList
+	asked := c.job.MPS != nil || c.host.PerGPU || c.host.Devices.Kind != config.DevicesAll
 	switch {
 	case d != nil && d.Expected != "":
 		c.refuse("devices_unknown", "%s should have GPUs (%s), but nothing can be known of them: %s; if the job uses none, write ranks { devices = \"none\" }",
@@ -157,8 +163,8 @@ func (c *chooser) gpu(d Device) plugins.GPU { return c.devices.GPUs.GPUs[d.gpu] 
 // all are all devices that may be used. One that cannot be makes the job smaller than
 // somebody thinks, so it is refused, not left out.
 func (c *chooser) all(allowed []Device, ordered bool) share {
-	for _, g := range c.devices.GPUs.GPUs {
-		if isPartitioned(g) && len(g.MIG.Instances) == 0 && c.facts.Environ[c.variable()] == "" {
+	if c.host.Devices.Kind == config.DevicesAll && c.facts.Environ[c.variable()] == "" {
+		for _, g := range c.bare() {
 			c.refuse("unusable_device", "%s: GPU %d has MIG on and %s", c.host.Name, g.Index, instances(g))
 		}
 	}
@@ -171,7 +177,7 @@ func (c *chooser) all(allowed []Device, ordered bool) share {
 	_, table, busy := c.idle(allowed)
 	if len(table) > 0 {
 		c.refuse("busy_device", "%s: all %s are asked for, %s each, but not all can be had:\n%s\n  Name those to use, ranks { devices = [...] }, or their number%s",
-			c.host.Name, count(len(allowed), "GPU"), eachWords(c.job.RanksPerGPU()), strings.Join(table, "\n"), c.minFreeHint("; ", busy))
+			c.host.Name, counted(allowed), eachWords(c.job.RanksPerGPU()), strings.Join(table, "\n"), c.minFreeHint("; ", busy))
 	}
 	if !ordered {
 		allowed = c.arrange(allowed, len(allowed))
@@ -220,21 +226,23 @@ func (c *chooser) some(allowed []Device, ordered bool) share {
 		asked = count(n, "GPU")
 	}
 	switch {
+	case len(allowed) < n && c.host.Devices.Kind == config.DevicesProfile:
+		c.refuse("too_few_devices", "%s: %s asked, but it has %s only: two ranks never share one unless shared = true", c.host.Name, asked, counted(allowed))
 	case len(allowed) < n && len(allowed) < len(devicesOf(c.devices)):
 		c.refuse("too_few_devices", "%s: %s asked, %s visible there (%s=%s)", c.host.Name, asked,
 			count(len(allowed), "GPU"), c.variable(), c.facts.Environ[c.variable()])
 	case len(allowed) < n && c.job.Placement.Shared:
 		c.refuse("too_few_devices", "%s: %s asked, but it has %s; how many ranks share them is said by per_host", c.host.Name, asked, count(len(allowed), "GPU"))
 	case len(allowed) < n:
-		c.refuse("too_few_devices", "%s: %s asked, but it has %s: two ranks never share a GPU unless shared = true; ranks that use no GPU are asked for by devices = \"none\"",
-			c.host.Name, asked, count(len(allowed), "GPU"))
+		c.refuse("too_few_devices", "%s: %s asked, but it has %s: two ranks never share a GPU unless shared = true; ranks that use no GPU are asked for by devices = \"none\"%s",
+			c.host.Name, asked, counted(allowed), c.bareHint())
 	case len(idle) < n:
 		c.refuse("too_few_devices", "%s: %s asked, but only %d of its %s can be had:\n%s%s", c.host.Name, count(n, "GPU"),
-			len(idle), count(len(allowed), "GPU"), strings.Join(table, "\n"), c.minFreeHint("\n  ", busy))
+			len(idle), counted(allowed), strings.Join(table, "\n"), c.minFreeHint("\n  ", busy))
 	case ordered:
 		idle = idle[:n]
 	default:
-		idle = c.arrange(idle, n)
+		idle = c.pick(idle, n)
 	}
 	return share{ranks: ranks, devices: idle, claimed: !c.job.WithOthers()}
 }

@@ -18,7 +18,10 @@ type Device struct {
 	UUID  string // of the instance, where it is one
 	PCI   string // of the GPU
 	Name  string // of the GPU, and the instance's profile
-	gpu   int    // position of the GPU in the host's facts
+	// Profile is the instance's, such as "1g.10gb"; "" for a GPU, or where it is not told.
+	Profile string `json:",omitempty"`
+
+	gpu int // position of the GPU in the host's facts
 }
 
 // wholeGPU is the MIG of a device that is not an instance.
@@ -70,7 +73,7 @@ func deviceOf(g plugins.GPU, at int) Device {
 }
 
 func instanceOf(g plugins.GPU, at int, m plugins.MIGInstance) Device {
-	return Device{Index: g.Index, MIG: m.Index, UUID: m.UUID, PCI: g.PCI, Name: strings.TrimSpace(g.Name + " " + m.Profile), gpu: at}
+	return Device{Index: g.Index, MIG: m.Index, UUID: m.UUID, PCI: g.PCI, Name: strings.TrimSpace(g.Name + " " + m.Profile), Profile: m.Profile, gpu: at}
 }
 
 // find looks up the device that a text names: an index, a UUID or the beginning of one, a
@@ -164,7 +167,7 @@ func indices(d *facts.Devices, at []int) string {
 
 func instances(g plugins.GPU) string {
 	if len(g.MIG.Instances) == 0 {
-		return "it has no instances; make some (nvidia-smi mig -cgi ... -C), or turn MIG off"
+		return "it has no instances, and muster makes none: " + layoutCommands(g)
 	}
 	words := make([]string, len(g.MIG.Instances))
 	for i, m := range g.MIG.Instances {

@@ -214,6 +214,15 @@ func (p *Plan) threads(r Rank) (n int, source string) {
 	return n, fmt.Sprintf("%d physical cores of %s that are allowed / %d ranks there", cores, h.Name, h.Ranks)
 }
 
+// Interface is the interface by which a host reaches the head host; "" where that is not
+// known.
+func (p *Plan) Interface(host int, m Meeting) string {
+	if host >= len(m.Locals) {
+		return ""
+	}
+	return interfaceOf(p.facts[host], m.Locals[host])
+}
+
 // socketInterface names the interface that leads a host to the head host, where the
 // libraries could choose another: there are several, or the host's own name (which
 // gloo looks up) resolves to an address that is not on it.

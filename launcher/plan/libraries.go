@@ -50,6 +50,16 @@ func (p *Plan) ncclHost(host int, m Meeting) nccl.Host {
 		n.Interfaces = append(n.Interfaces, nccl.Interface{Name: nic.Name, Up: nic.Up, Loopback: nic.Loopback, Virtual: nic.Virtual})
 	}
 	n.NVLink, n.AllNV = p.nvlinks(host)
+	n.Parts, n.OneGPU = len(parts(h.Devices)), ofOneGPU(h.Devices)
+	if !p.Independent {
+		n.Ranks = p.WorldSize
+	}
+	if d := f.Devices; d != nil && d.GPUs != nil && len(h.Devices) > 0 {
+		n.Fabric = slices.ContainsFunc(d.GPUs.GPUs, func(g plugins.GPU) bool { return g.Fabric != nil })
+		if d.GPUs.CUDA != nil {
+			n.CUDA = *d.GPUs.CUDA
+		}
+	}
 	return n
 }
 

@@ -48,7 +48,7 @@ func (p *Plan) cards(host int) []memory.Card {
 		if rank.Device == nil {
 			continue
 		}
-		key := fmt.Sprint(rank.Device.gpu, rank.Device.MIG)
+		key := p.memoryKey(host, *rank.Device)
 		i, known := at[key]
 		if !known {
 			i, at[key] = len(cards), len(cards)
@@ -70,6 +70,14 @@ func (p *Plan) cards(host int) []memory.Card {
 		}
 	}
 	return cards
+}
+
+// memoryKey is the same for devices that have their memory in common.
+func (p *Plan) memoryKey(host int, d Device) string {
+	if gi := gpuInstance(p.facts[host].Devices.GPUs.GPUs[d.gpu], d); gi != nil {
+		return fmt.Sprint(d.gpu, " instance ", *gi)
+	}
+	return fmt.Sprint(d.gpu, d.MIG)
 }
 
 func (p *Plan) cardOf(host int, d Device) memory.Card {

@@ -200,7 +200,7 @@ func (c *chooser) checkClients(m *config.MPS, s share) {
 		if c.devices.GPUs.CUDA != nil {
 			cuda = *c.devices.GPUs.CUDA
 		}
-		if most := mps.MostClients(name, cuda); m.RanksPerGPU > most {
+		if most := mps.MostClientsOfPart(mps.MostClients(name, cuda), name, d.Profile); m.RanksPerGPU > most {
 			words := "CUDA " + cuda
 			if cuda == "" {
 				words = "its driver's CUDA, which is not known,"

@@ -118,6 +118,7 @@ func Make(job *config.Job, hosts []facts.Host) (*Plan, []Problem) {
 	p.Warnings = append(p.Warnings, logouts(job, hosts)...)
 	p.Warnings = append(p.Warnings, p.estimateMemory()...)
 	p.Warnings = p.wanted(p.Warnings)
+	p.Notes = append(p.Notes, p.migNotes()...)
 	p.Notes = append(p.Notes, p.bufferNote()...)
 	p.Notes = append(p.Notes, p.idleNote()...)
 	p.Notes = append(p.Notes, p.memoryNotes()...)

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-
-	"github.com/muster-dev/muster/launcher/hang"
 )
 
 // Phases of an attempt for which peaks are kept apart: loading and the first steps often
@@ -44,8 +42,6 @@ type Rank struct {
 	Now       Values   `json:"now"`
 	Peaks     []Peak   `json:"peaks"` // of the attempt, by phase
 	Growth    []Growth `json:"growth,omitempty"`
-	// Pulse is when it has last given a sign of life.
-	Pulse *hang.Pulse `json:"pulse,omitempty"`
 }
 
 // Peak is the most that a rank had of everything, not at one time.

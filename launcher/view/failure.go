@@ -30,7 +30,7 @@ func failureScreen(st *stream, r *report.Report) []byte {
 		fmt.Fprintf(&b, "  its last lines:\n%s", indent(tail, "    "))
 	}
 	b.WriteString(why(c))
-	if strings.Contains(c.Tail, duplicateGPU) {
+	if strings.Contains(c.Tail, duplicateGPU) || strings.Contains(c.Tail, multipleRanks) {
 		b.WriteString(deviceTable(r))
 	}
 	if line := outcomes(r); line != "" {
@@ -97,8 +97,11 @@ func advice(c *report.Cause) string {
 	return "  what you can change: " + strings.Join(c.Advice, "; ") + "\n"
 }
 
-// duplicateGPU is what NCCL says of two ranks on one GPU.
-const duplicateGPU = "Duplicate GPU detected"
+// What NCCL says of two ranks on one GPU, before 2.30 and since.
+const (
+	duplicateGPU  = "Duplicate GPU detected"
+	multipleRanks = "Multiple Ranks are using the same GPU/Partition"
+)
 
 // deviceLine says which card the failed rank calls by its own number.
 func deviceLine(r *report.Report) string {
@@ -113,10 +116,31 @@ func deviceLine(r *report.Report) string {
 	return ""
 }
 
+// partsOfOneGPU reports whether two ranks of a host have different devices of one GPU.
+func partsOfOneGPU(r *report.Report) bool {
+	first := map[string]string{}
+	for _, rank := range r.Ranks {
+		g := rank.GPU
+		if g == nil {
+			continue
+		}
+		key := rank.Host + " " + g.PCI
+		if uuid, seen := first[key]; seen && uuid != g.UUID {
+			return true
+		}
+		first[key] = g.UUID
+	}
+	return false
+}
+
 // deviceTable shows the device that each rank was given.
 func deviceTable(r *report.Report) string {
 	var b strings.Builder
-	fmt.Fprintln(&b, "  the plan gave each rank a device of its own; does the script choose by LOCAL_RANK?")
+	question := "does the script choose by LOCAL_RANK?"
+	if partsOfOneGPU(r) {
+		question = "but NCCL takes MIG devices of one GPU for one (since 2.31 not with NCCL_MULTI_RANK_GPU_ENABLE=1): take one per GPU, or backend = \"gloo\""
+	}
+	fmt.Fprintf(&b, "  the plan gave each rank a device of its own; %s\n", question)
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "    RANK\tHOST\tCALLS IT\tGPU\tPCI\tUUID")
 	for _, rank := range r.Ranks {

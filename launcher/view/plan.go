@@ -104,10 +104,10 @@ func dash(text string) string {
 	return text
 }
 
-// deviceNumber is the number of a GPU, and of the MIG device on it.
+// deviceNumber is the number of a GPU, and of the MIG device on it with its profile.
 func deviceNumber(d plan.Device) string {
 	if d.IsInstance() {
-		return fmt.Sprintf("%d.mig%d", d.Index, d.MIG)
+		return strings.TrimSpace(fmt.Sprintf("%d.mig%d %s", d.Index, d.MIG, d.Profile))
 	}
 	return strconv.Itoa(d.Index)
 }

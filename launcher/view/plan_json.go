@@ -70,7 +70,9 @@ type planGPUJSON struct {
 	PCI   string `json:"pci"`
 	Name  string `json:"name"`
 	MIG   *int   `json:"mig,omitempty"` // number of the MIG device on its GPU
-	Seen  int    `json:"seen_as"`       // its number to the rank
+	// Profile is the MIG device's, such as "1g.10gb".
+	Profile string `json:"profile,omitempty"`
+	Seen    int    `json:"seen_as"` // its number to the rank
 }
 
 type groupJSON struct {
@@ -139,7 +141,7 @@ func rankJSON(p *plan.Plan, r plan.Rank) (planRankJSON, error) {
 	if d := r.Device; d != nil {
 		out.GPU = &planGPUJSON{Index: d.Index, UUID: d.UUID, PCI: d.PCI, Name: d.Name, Seen: p.Seen(r.Rank)}
 		if d.IsInstance() {
-			out.GPU.MIG = &d.MIG
+			out.GPU.MIG, out.GPU.Profile = &d.MIG, d.Profile
 		}
 	}
 	return out, err

@@ -156,6 +156,20 @@ func TestAFailureNamesTheCardThatTheRankCallsOtherwise(t *testing.T) {
 	}
 }
 
+func TestAFailureOfNCCLOnMIGDevicesIsNotPutDownToTheScript(t *testing.T) {
+	rank := 1
+	r := &report.Report{Run: "llama-1", Outcome: report.Failed, Exit: 1,
+		FirstCause: &report.Cause{Rank: &rank, Message: "rank 1 on vm7 ended with exit status 1", Tail: "NCCL WARN Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this configuration.\n"},
+		Ranks: []report.Rank{
+			{Rank: 0, Host: "vm7", GPU: &report.GPU{Name: "MIG device 0 of GPU 3", Index: 3, UUID: "MIG-c3", PCI: "0000:4b:00.0"}},
+			{Rank: 1, Host: "vm7", GPU: &report.GPU{Name: "MIG device 1 of GPU 3", Index: 3, UUID: "MIG-a5", PCI: "0000:4b:00.0"}, Ends: []report.End{{Exit: 1}}},
+		}}
+	text := string(failureScreen(&stream{}, r))
+	if !strings.Contains(text, "NCCL takes MIG devices of one GPU for one") || strings.Contains(text, "choose by LOCAL_RANK") {
+		t.Error(text)
+	}
+}
+
 func TestWhatDiffersIsShownWithWhoHasIt(t *testing.T) {
 	hosts := twoMachines()
 	hosts[1].Devices.Driver = pointer("535.10")

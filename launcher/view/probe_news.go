@@ -309,8 +309,6 @@ func isFalse(b *bool) bool { return b != nil && !*b }
 
 func some[T int | uint64](n *T) bool { return n != nil && *n > 0 }
 
-func spaced(word string) string { return strings.ReplaceAll(word, "_", " ") }
-
 // gpuNews is what is unusual about one GPU.
 func gpuNews(g plugins.GPU, d *facts.Devices) []news {
 	var all []news
@@ -332,7 +330,7 @@ func gpuNews(g plugins.GPU, d *facts.Devices) []news {
 	bad(isTrue(g.Remapped.Failed), "bad memory rows could not be remapped: to be replaced")
 	bad(isTrue(g.Remapped.Pending), "memory rows are to be remapped at the next reset")
 	bad(isTrue(g.Retired.Pending), "memory pages are to be retired at the next reset")
-	bad(g.Recovery != nil && *g.Recovery != "none", "the driver asks for a recovery action: %s", spaced(or(g.Recovery, "")))
+	bad(g.Recovery != nil && *g.Recovery != "none", "the driver asks for a recovery action: %s", plugins.Spaced(or(g.Recovery, "")))
 	bad(g.Fabric != nil && *g.Fabric != "completed", "the NVSwitch fabric is not ready: %s", fabricWords(or(g.Fabric, "")))
 	bad(narrow(g.PCIe), "PCIe link x%s of x%s: badly seated, or a bad riser", number(g.PCIe.Width), number(g.PCIe.WidthMax))
 	down := inactive(g.NVLinks)
@@ -351,7 +349,7 @@ func fabricWords(state string) string {
 	case "in_progress":
 		return "it is still being set up"
 	}
-	return spaced(state)
+	return plugins.Spaced(state)
 }
 
 // inactive counts links that are down where others are up; without any no bridge is

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 func useNews(g plugins.GPU, d *facts.Devices) []news {
 	var all []news
 	add := func(format string, args ...any) { all = append(all, news{text: fmt.Sprintf(format, args...)}) }
-	if words := slowWords(g.Throttled); words != "" {
+	if words := plugins.SlowWords(g.Throttled); words != "" {
 		add("slowed down: %s", words)
 	}
 	if run := d.Taken[g.UUID]; run != "" {
@@ -28,10 +29,10 @@ func useNews(g plugins.GPU, d *facts.Devices) []news {
 	case "prohibited":
 		all = append(all, news{"no CUDA process is let in (compute mode prohibited)", true})
 	default:
-		add("compute mode %s", spaced(mode))
+		add("compute mode %s", plugins.Spaced(mode))
 	}
 	if isTrue(g.MIG.Enabled) {
-		add("partitioned (MIG) into %s", count(len(g.MIG.Instances), "device"))
+		all = append(all, news{migWords(g), g.MIG.Instances != nil && len(g.MIG.Instances) == 0})
 	}
 	if g.MIG.Pending != nil && g.MIG.Enabled != nil && *g.MIG.Pending != *g.MIG.Enabled {
 		add("MIG is switched %s at the next reset", map[bool]string{true: "on", false: "off"}[*g.MIG.Pending])
@@ -39,21 +40,26 @@ func useNews(g plugins.GPU, d *facts.Devices) []news {
 	return all
 }
 
-// slowWords say why a GPU is slow, if it is: at its power limit every busy GPU is.
-func slowWords(reasons []string) string {
-	var words []string
-	for _, reason := range reasons {
-		switch reason {
-		case "sw_power_cap":
-		case "hw_thermal", "sw_thermal":
-			words = append(words, "too hot ("+spaced(reason)+")")
-		case "hw_power_brake":
-			words = append(words, "the power supply asks for it (hw power brake)")
-		default:
-			words = append(words, spaced(reason))
+// migWords say into what a GPU is partitioned.
+func migWords(g plugins.GPU) string {
+	var profiles []string
+	counts := map[string]int{}
+	for _, m := range g.MIG.Instances {
+		if counts[m.Profile]++; counts[m.Profile] == 1 {
+			profiles = append(profiles, m.Profile)
 		}
 	}
-	return strings.Join(words, ", ")
+	var words []string
+	for _, profile := range profiles {
+		words = append(words, fmt.Sprintf("%d of %s", counts[profile], cmp.Or(profile, "a profile that is not told")))
+	}
+	switch {
+	case g.MIG.Instances == nil:
+		return "partitioned (MIG), and into what is not told"
+	case len(words) == 0:
+		return fmt.Sprintf("partitioned (MIG), and it has no devices: nobody can use it; nvidia-smi mig -i %d -lgip lists the profiles that fit, and root makes devices with nvidia-smi mig -i %d -cgi PROFILE,... -C", g.Index, g.Index)
+	}
+	return fmt.Sprintf("partitioned (MIG) into %s: %s", count(len(g.MIG.Instances), "device"), strings.Join(words, ", "))
 }
 
 // busyMemory is what the driver itself may use of an idle GPU.

@@ -172,7 +172,7 @@ var All = []Code{
 	{Name: TorchMissing, Severity: Info, Worst: Warn, When: Before, Meaning: "the command is Python's, and there is no torch"},
 	{Name: CommandMissing, Severity: Fail, When: Before, Meaning: "the command's program is not there"},
 	{Name: ModuleDiffers, Severity: Fail, When: Before, Meaning: "NVIDIA's kernel module and library are of different versions"},
-	{Name: NCCLSharedGPU, Severity: Fail, When: Before, Meaning: "ranks share a GPU, which NCCL refuses"},
+	{Name: NCCLSharedGPU, Severity: Fail, When: Before, Meaning: "ranks share a GPU, or have MIG devices of one, which NCCL refuses"},
 
 	{Name: Memlock, Severity: Warn, Worst: Fail, When: Before, Meaning: "processes may lock too little memory for InfiniBand"},
 	{Name: NoFile, Severity: Warn, When: Before, Meaning: "processes may open too few files"},
@@ -238,6 +238,7 @@ var All = []Code{
 	{Name: "mps_group", Severity: Warn, When: Planning, Meaning: "a group of ranks has two on one GPU"},
 	{Name: "mps_memory", Severity: Warn, When: Planning, Meaning: "the memory limits of a GPU's ranks make more than it has"},
 	{Name: "mps_old", Severity: Warn, When: Planning, Meaning: "a GPU is from before Volta, where MPS protects clients from each other less"},
+	{Name: "mig_unlike", Severity: Warn, When: Planning, Meaning: "ranks that work together have MIG devices, or GPUs, of different sizes"},
 	{Name: "time_slicing", Severity: Warn, When: Planning, Meaning: "ranks take turns on a GPU, without MPS"},
 
 	{Name: "nccl_found", Severity: Warn, When: Planning, Meaning: "the host sets a variable of NCCL's that the job file does not"},
@@ -251,6 +252,7 @@ var All = []Code{
 	{Name: "nccl_list", Severity: Warn, When: Planning, Meaning: "NCCL does not split a list as it looks"},
 	{Name: "nccl_prefix", Severity: Warn, When: Planning, Meaning: "a name takes interfaces or devices that begin with it too"},
 	{Name: "nccl_algo", Severity: Warn, When: Planning, Meaning: "functions are left without an algorithm"},
+	{Name: "nccl_mig", Severity: Warn, When: Planning, Meaning: "ranks are on MIG devices, which the NCCL or the driver there does not support"},
 	{Name: "nccl_ll128", Severity: Warn, When: Planning, Meaning: "a setting may corrupt data"},
 	{Name: "nccl_file", Severity: Warn, When: Planning, Meaning: "a file of NCCL's is not where it seems"},
 	{Name: "nccl_p2p_off", Severity: Warn, When: Planning, Meaning: "GPUs that could reach each other directly will not"},

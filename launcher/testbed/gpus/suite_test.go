@@ -122,6 +122,9 @@ func busied(t *testing.T, folder string, s *gpus.Scenario) {
 		return
 	}
 	uuid := s.GPUs[len(s.GPUs)-1].UUID
+	if last := s.GPUs[len(s.GPUs)-1].MIG; last.Enabled != nil && *last.Enabled && len(last.Instances) == 0 {
+		uuid = s.GPUs[0].UUID // nobody can use the last
+	}
 	if instances := s.GPUs[0].MIG.Instances; len(instances) > 0 {
 		uuid = instances[len(instances)-1].UUID
 	}

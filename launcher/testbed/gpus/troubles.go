@@ -78,6 +78,35 @@ func MIG() *Scenario {
 	return s
 }
 
+// MIGTwo is two A100, each in MIG mode with an instance of 3/7 and two of 1/7.
+func MIGTwo() *Scenario {
+	s := MIG()
+	s.Name = "mig-two"
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		g.MIG, g.Processes = plugins.MIG{Enabled: new(true), Pending: new(true)}, []plugins.Process{}
+		for at, profile := range []string{"3g.40gb", "1g.10gb", "1g.10gb"} {
+			instance := plugins.MIGInstance{Index: at, UUID: uuid("MIG", g.PCI, 20+at), Profile: profile, GI: new(7 + at), CI: new(0), Memory: new(uint64(9728 * mib))}
+			if at == 0 {
+				instance.GI, instance.Memory = new(2), new(uint64(40192*mib))
+			}
+			g.MIG.Instances = append(g.MIG.Instances, instance)
+		}
+	}
+	return s
+}
+
+// MIGBare is two A100, GPU 0 whole and about to be partitioned at its next reset, GPU 1 in MIG
+// mode without instances.
+func MIGBare() *Scenario {
+	s := MIG()
+	s.Name = "mig-bare"
+	s.GPUs[0].MIG = plugins.MIG{Enabled: new(false), Pending: new(true), Instances: []plugins.MIGInstance{}}
+	s.GPUs[1].MIG = plugins.MIG{Enabled: new(true), Pending: new(true), Instances: []plugins.MIGInstance{}}
+	s.GPUs[0].Processes = []plugins.Process{}
+	return s
+}
+
 // Busy is four L40S: 0 holds 15 GB of a process of another user, 1 holds 15 GB that no
 // process explains, 2 and 3 are idle.
 func Busy() *Scenario {
@@ -141,7 +170,7 @@ func NoGPU() *Scenario {
 var builtin = map[string]func() *Scenario{
 	"dgx-a100": DGXA100, "a800": A800, "dgx-h100": DGXH100, "h200": H200, "dgx1-v100": DGX1, "two-islands": TwoIslands,
 	"bridged-a40": BridgedPairs, "bridged-a6000": BridgedA6000, "l40s": L40S, "mixed": Mixed, "gpu-lost": Lost,
-	"needs-reset": NeedsReset, "worn": Worn, "retired-pages": RetiredPages, "mig": MIG, "busy": Busy, "exclusive": Exclusive,
+	"needs-reset": NeedsReset, "worn": Worn, "retired-pages": RetiredPages, "mig": MIG, "mig-two": MIGTwo, "mig-bare": MIGBare, "busy": Busy, "exclusive": Exclusive,
 	"pascal": Pascal,
 	"twins":  Twins, "no-driver": NoDriver, "no-library": NoLibrary, "no-gpu": NoGPU,
 }

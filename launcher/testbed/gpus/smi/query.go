@@ -116,21 +116,32 @@ func (f format) title(name, unit string) string {
 	return name
 }
 
-// queryGPU is nvidia-smi --query-gpu=…: the sentence of a lost GPU stands among the rows.
-func (m *machine) queryGPU(chosen []int, names string, rest []string) int {
-	f, ok := parseFormat(rest)
-	if !ok {
+// heading are the titles of the fields that a query names, in the form that it wants; it says
+// what is wrong where ok is false.
+func (m *machine) heading(names string, rest []string, unitOf func(name string) (unit string, known bool)) (f format, titles []string, ok bool) {
+	if f, ok = parseFormat(rest); !ok {
 		fmt.Fprintln(m.out, `"--format=" switch is missing. Mandatory format is: csv`)
-		return exitBadArgument
+		return f, nil, false
 	}
-	var header []string
 	for name := range strings.SplitSeq(names, ",") {
-		field, known := fields[strings.TrimSpace(name)]
+		unit, known := unitOf(strings.TrimSpace(name))
 		if !known {
 			fmt.Fprintf(m.out, "Field \"%s\" is not a valid field to query.\n\n", name)
-			return exitBadArgument
+			return f, nil, false
 		}
-		header = append(header, f.title(strings.TrimSpace(name), field.unit))
+		titles = append(titles, f.title(strings.TrimSpace(name), unit))
+	}
+	return f, titles, true
+}
+
+// queryGPU is nvidia-smi --query-gpu=…: the sentence of a lost GPU stands among the rows.
+func (m *machine) queryGPU(chosen []int, names string, rest []string) int {
+	f, header, ok := m.heading(names, rest, func(name string) (string, bool) {
+		field, known := fields[name]
+		return field.unit, known
+	})
+	if !ok {
+		return exitBadArgument
 	}
 	return m.each(chosen, func(alive []int) {
 		if f.header {
@@ -177,19 +188,12 @@ func memoryOf(_ *gpus.GPU, p plugins.Process) string {
 
 // queryApps is nvidia-smi --query-compute-apps=…
 func (m *machine) queryApps(chosen []int, names string, rest []string) int {
-	f, ok := parseFormat(rest)
+	f, header, ok := m.heading(names, rest, func(name string) (string, bool) {
+		field, known := appFields[name]
+		return field.unit, known
+	})
 	if !ok {
-		fmt.Fprintln(m.out, `"--format=" switch is missing. Mandatory format is: csv`)
 		return exitBadArgument
-	}
-	var header []string
-	for name := range strings.SplitSeq(names, ",") {
-		field, known := appFields[strings.TrimSpace(name)]
-		if !known {
-			fmt.Fprintf(m.out, "Field \"%s\" is not a valid field to query.\n\n", name)
-			return exitBadArgument
-		}
-		header = append(header, f.title(strings.TrimSpace(name), field.unit))
 	}
 	return m.each(chosen, func(alive []int) {
 		if f.header {

@@ -1,0 +1,88 @@
+//go:build linux
+
+package agent
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/ranklog"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// openLogs is how many outputs this process has open.
+func openLogs(t *testing.T) (n int) {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range all {
+		if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && filepath.Ext(to) == ".log" {
+			n++
+		}
+	}
+	return n
+}
+
+// A terminal that is stopped reads nothing while thousands of tasks end.
+func TestASlowReaderHasFewOutputsOpenAndGetsAllInTheEnd(t *testing.T) {
+	hubKey, key := newKey(t), newKey(t)
+	hub := rendezvous.NewHub(hubKey, 3*time.Second)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub.Admit("a", key.Pin())
+	go func() { _ = hub.Serve(l) }()
+	defer hub.Close()
+	member, err := rendezvous.Join(key, hubKey.Pin(), l.Addr().String(), 3*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer member.Leave(context.Background())
+	a := &agent{place: place{stateDir: t.TempDir()}, member: member, follows: t.Context(), pushes: map[string]chan struct{}{"r": make(chan struct{}, 2)},
+		turns: map[turn]chan struct{}{}, inbox: make(chan func(), 64)}
+	const tasks = 9
+	o := &orders.Follow{Subscription: "r", Ranks: map[int]int64{}}
+	for rank := range tasks {
+		log, err := ranklog.Create(ranklog.Path(a.stateDir, 0, rank))
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Close()
+		o.Ranks[rank] = 0
+	}
+	chunks := make(chan *rendezvous.Chunk)
+	hub.Subscribe(t.Context(), "r", chunks)
+	a.startFollowing(o)
+	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if n := openLogs(t); n > 2 {
+			t.Fatalf("%d outputs are open", n)
+		}
+	}
+	for range tasks {
+		select {
+		case c := <-chunks:
+			if !c.End {
+				t.Errorf("%+v", c)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("nothing came within 10 s")
+		}
+	}
+}
+
+func newKey(t *testing.T) *rendezvous.Identity {
+	t.Helper()
+	key, err := rendezvous.NewIdentity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}

@@ -1,0 +1,163 @@
+//go:build linux
+
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/observe"
+	"github.com/muster-dev/muster/launcher/ranklog"
+	"github.com/muster-dev/muster/launcher/samples"
+)
+
+// device is what a sample tells of one.
+func device(busy, traffic float64) samples.Values {
+	v := samples.None()
+	v[samples.GPU], v[samples.Traffic] = busy, traffic
+	return v
+}
+
+// watched are signs of a rank that is looked at each second, and of its device as often.
+type watched struct {
+	*signs
+	now time.Time
+}
+
+func newWatched(alone bool) *watched {
+	s := signsOf(nil, alone)
+	return &watched{s, s.began}
+}
+
+func (w *watched) pass(seconds int, v samples.Values) {
+	for range seconds {
+		w.now = w.now.Add(time.Second)
+		w.look(w.now, nil, v, w.now)
+	}
+}
+
+func (w *watched) still() float64 { return w.pulse(w.now, 0, 0).Still() }
+
+func TestARankWhoseDeviceComesToRestIsStill(t *testing.T) {
+	w := newWatched(false)
+	w.pass(10, device(80, 30))
+	w.pass(60, device(100, 0)) // NCCL waits
+	if got := w.still(); got != 60 {
+		t.Errorf("still for %v s", got)
+	}
+}
+
+// A driver that does not answer says nothing of whether a device computes.
+func TestADeviceOfWhichNothingIsKnownIsNotAtRest(t *testing.T) {
+	w := newWatched(false)
+	w.pass(10, device(80, 30))
+	w.pass(600, samples.None())
+	if p := w.pulse(w.now, 0, 0); p.Device != nil {
+		t.Errorf("it was last at work %v s ago", *p.Device)
+	}
+	w.pass(7, device(0, 0))
+	if got := w.still(); got != 7 {
+		t.Errorf("still for %v s", got)
+	}
+}
+
+// nvidia-smi is asked each half minute.
+func TestOneSampleOfADeviceIsNoRest(t *testing.T) {
+	w := newWatched(false)
+	w.pass(1, device(80, 30))
+	sampled := w.now
+	for range 3 {
+		sampled = sampled.Add(30 * time.Second)
+		for range 30 {
+			w.now = w.now.Add(time.Second)
+			w.look(w.now, nil, device(0, 0), sampled)
+		}
+	}
+	if got := w.still(); got != 0 {
+		t.Errorf("still for %v s after three samples", got)
+	}
+}
+
+// A kernel that keeps to its registers has no traffic either. Only who talks to others waits
+// for them.
+func TestADeviceThatIsBusyWithoutTrafficComputesWhereNobodyIsWaitedFor(t *testing.T) {
+	w := newWatched(true)
+	w.pass(600, device(100, 0))
+	if p := w.pulse(w.now, 0, 0); p.Still() != 0 || p.Spins {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestTimeInWhichNobodyLooksIsNoSilence(t *testing.T) {
+	w := newWatched(false)
+	w.pass(20, samples.None())
+	w.now = w.now.Add(10 * time.Minute)
+	w.look(w.now, nil, samples.None(), w.now)
+	if got := w.still(); got < 20 || got > 20+mostUnseen.Seconds() {
+		t.Errorf("still for %v s", got)
+	}
+}
+
+// Where a rank is it may write itself, because it was asked.
+func TestWhatARankWritesBecauseMusterAsksIsNoSignOfLife(t *testing.T) {
+	log, err := ranklog.Create(filepath.Join(t.TempDir(), "rank-0.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	write := func(text string) {
+		read, end, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := end.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+		end.Close()
+		if err := log.Pump(read, ranklog.Stderr); err != nil {
+			t.Fatal(err)
+		}
+		read.Close()
+	}
+	w := newWatched(false)
+	w.log = log
+	w.pass(60, samples.None())
+	w.excused.Store(int64(w.now.Sub(w.began) + 2*time.Second))
+	write("Current thread 0x1 (most recent call first):\n")
+	w.pass(3, samples.None())
+	if got := w.pulse(w.now, 0, 0).Output; got != 63 {
+		t.Errorf("it has written %v s ago", got)
+	}
+	write("step 7\n")
+	w.pass(1, samples.None())
+	if got := w.pulse(w.now, 0, 0).Output; got != 0 {
+		t.Errorf("after a line of its own: %v s ago", got)
+	}
+}
+
+func TestWhatAProcessReadsCountsHoweverItReads(t *testing.T) {
+	const stat = "42 (a) b) D 1 2 3 4 5 6 100 0 7 0 150 50 0 0 20 0 1 0"
+	u := usageIn(stat, "rchar: 10\nwchar: 20\nsyscr: 5\nread_bytes: 4096\nwrite_bytes: 0\n")
+	if u.cpu != 2 || u.bytes != 7*faultBytes+30+4096 {
+		t.Errorf("%+v", u)
+	}
+	if u := usageIn("", ""); u != (usage{}) {
+		t.Errorf("of a process that is gone: %+v", u)
+	}
+}
+
+// A phase may be that of compiling, in which CPUs alone work.
+func TestAProgramThatNamesItsPhaseHasNotWorkedByThat(t *testing.T) {
+	for line, worked := range map[string]bool{"phase compile": false, "step 0": true} {
+		teller := &observer{record: observe.NewRecord(os.Getpid(), false)}
+		teller.record.Take([]byte(line), os.Getpid(), 3)
+		w := newWatched(false)
+		w.observer = teller
+		w.pass(5, samples.None())
+		if p := w.pulse(w.now, 0, 0); p.Worked != worked || p.Told != 2 {
+			t.Errorf("%s: %+v", line, p)
+		}
+	}
+}

@@ -1,0 +1,34 @@
+package coordinator
+
+import (
+	"testing"
+	"time"
+)
+
+// A launcher that has lost its connection comes back to tasks that were started again
+// meanwhile.
+func TestWhoComesBackGetsTheAttemptsThatItHasMissed(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c"]`, `
+  restart {
+    attempts = 4
+    backoff  = "1ms"
+    on "exit" { env = { X = 1 } }
+    on "exit" { env = { X = 2 } }
+  }`)
+	for attempt := range 2 {
+		d.taskEnded(0, attempt, 4)
+		d.tick(time.Second, 0, 1, 2)
+	}
+	c := &Coordinator{brain: d.b, began: true}
+	for name, of := range map[string]map[int]int{"all of them": {0: 0}, "the rest of one": {0: 1}, "the newest": {0: 2}, "only the newest": {}} {
+		r := newReading(t.Context(), name, map[int]int64{0: 100, 1: 0}, of)
+		c.beginAlone(r)
+		first, told := of[0]
+		if !told {
+			first = 2
+		}
+		if len(r.next) != 3-first+1 || r.next[source{first, 0}] != 100 || first < 2 && r.next[source{2, 0}] != 0 {
+			t.Errorf("%s: the sources are %v", name, r.next)
+		}
+	}
+}
