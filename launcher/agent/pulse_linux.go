@@ -27,9 +27,10 @@ type signs struct {
 	cpu, files           time.Time
 	used                 map[int]usage // of its processes, by pid
 	looked               time.Time
-	sampled              time.Time // when the newest sample of its device was taken
-	rests                int       // of how many samples in a row its device did nothing
-	known, worked, spins bool      // of its device
+	sampled              time.Time     // when the newest sample of its device was taken
+	rests                int           // of how many samples in a row its device did nothing
+	busy                 time.Duration // for how long its device has worked in all
+	known, worked, spins bool          // of its device
 	toldAge              float64
 	excused              atomic.Int64 // nanoseconds after began until which muster has it write
 }
@@ -47,6 +48,9 @@ const (
 	// restsNeeded is of how many samples in a row a device does nothing before it is at rest:
 	// where one is taken each half minute, one tells little of the time between.
 	restsNeeded = 5
+	// workedAfter is for how long a device has to work before its rank counts as past its
+	// start: moving a model there is part of that, and compiling may follow.
+	workedAfter = 30 * time.Second
 )
 
 // signsOf begins to look at a worker; alone is whether it talks to no other rank.
@@ -130,7 +134,9 @@ func (s *signs) lookAtDevice(now time.Time, v samples.Values, sampled time.Time)
 	s.spins = !s.alone && busy >= hang.BusyGPU && traffic <= hang.IdleTraffic
 	switch {
 	case busy > 0 && !s.spins:
-		s.device, s.worked, s.rests = now, true, 0
+		s.device, s.rests = now, 0
+		s.busy += min(now.Sub(s.looked), mostUnseen)
+		s.worked = s.worked || s.busy >= workedAfter
 	case sampled != s.sampled:
 		s.rests++
 	}

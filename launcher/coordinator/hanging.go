@@ -95,13 +95,19 @@ func (b *brain) judgeHang() {
 		}
 		return
 	}
-	if !whole {
+	if !whole || b.endedWithin(silence) {
 		return
 	}
 	b.judgeStraggler(seen, min(stragglerAfter, silence/2))
 	if hang.Hung(seen, silence.Seconds()) && !b.hanging.said[seen[0].Rank] {
 		b.hangsNow(seen)
 	}
+}
+
+// endedWithin reports whether a rank has ended less than so long ago. That has moved those that
+// waited for it, and what is known of them may be from before.
+func (b *brain) endedWithin(silence time.Duration) bool {
+	return slices.ContainsFunc(b.ranks, func(r *rankState) bool { return r.ended != nil && b.now.Sub(r.at) < silence })
 }
 
 // pulses are those of the ranks that run, as of now; whole is unset where one is missing or

@@ -135,6 +135,33 @@ func TestAHostThatTellsNothingIsNoHang(t *testing.T) {
 	}
 }
 
+// Ranks that waited for another are judged by what was seen of them before it ended: its end is
+// what has moved.
+func TestRanksThatEndAfterALongWaitAreNoHang(t *testing.T) {
+	d := newDrillOf(t, `hang {
+    silence = "1m"
+    action  = "stop"
+  }`).run()
+	d.pulse(0, 70, 70)
+	d.pulse(1, 70, 2) // it computes, and then all end
+	d.pulse(2, 70, 70)
+	d.tick(100*time.Millisecond, 0, 1, 2)
+	for _, rank := range []int{3, 2, 1, 0} {
+		d.ended(rank, orders.Ended{})
+		d.tick(100*time.Millisecond, 0, 1, 2)
+	}
+	if d.b.hanging.asking != nil || d.says("no output, no progress") {
+		t.Error("the last ranks were taken for hung")
+	}
+	for range 7 { // they do not end
+		d.pulse(2, 140, 140)
+		d.tick(10*time.Second, 0, 1, 2)
+	}
+	if d.b.hanging.asking == nil {
+		t.Error("two that never end were not taken for hung")
+	}
+}
+
 // A host that does not answer the question where its ranks are cannot keep the run.
 func TestAHangIsConcludedThoughAHostDoesNotAnswer(t *testing.T) {
 	d := newDrillOf(t, `hang {

@@ -484,7 +484,7 @@ func TestEachTaskHasItsPlacesGPUForItselfOnceTheTaskBeforeHasLeftIt(t *testing.T
 			t.Fatalf("the places are %+v", places)
 		}
 	}
-	u.run("plan", path).exits(0).prints("PLACE", "TASK", "--seed 3 --name \"the last one\"", "tasks.txt:6")
+	u.run("plan", path).exits(0).prints("PLACE", "TASK", `--seed 3 --name "the last one"`, "tasks.txt:6")
 
 	l := u.start("run", path)
 	l.waitToSay("4 tasks, 2 at a time")

@@ -38,7 +38,11 @@ func (e Evidence) classify() Verdict {
 // ofWords weighs what a worker wrote against how it ended and what its host saw.
 func (e Evidence) ofWords(words told, found bool) Verdict {
 	if v, sick := e.hardware(); sick && (!found || words.kind != cause || v.Class == words.verdict.Class || e.ofHost(v)) {
-		return v
+		v.After = e.Sent
+		// A fault of a program is that of the one that ended by itself.
+		if e.Sent == "" || e.ofHost(v) || found && words.kind == cause {
+			return v
+		}
 	}
 	if e.Sent != "" && (!found || words.kind != cause || words.verdict.saysStopped()) {
 		return e.stopped()

@@ -102,13 +102,16 @@ func First(all []RankEvidence, events []Event) (first Found, ok bool) {
 	return first, true
 }
 
-// rating tells apart what came at the same time: the surer one, and a host before what it
-// took along.
+// rating tells apart what came at the same time: a host before what it took along, the surer
+// one, and who ended by itself before whom muster has ended.
 func rating(v Verdict) int {
 	c, _ := class.Find(v.Class)
-	rating := slices.Index([]string{Guess, Likely, Certain}, v.Confidence)
+	rating := 2 * slices.Index([]string{Guess, Likely, Certain}, v.Confidence)
 	if c.Owner == class.Host {
-		rating += 3
+		rating += 6
+	}
+	if v.After == "" {
+		rating++
 	}
 	return rating
 }

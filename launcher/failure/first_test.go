@@ -123,3 +123,16 @@ func TestTheSameFailureHasTheSameSignature(t *testing.T) {
 		}
 	}
 }
+
+// Ranks that share a GPU share what the driver reports of it: who ended by itself came first.
+func TestOfRanksThatShareAFaultTheOneThatEndedByItselfIsFirst(t *testing.T) {
+	xid := []GPU{{Index: 1, Mine: true, UUID: "GPU-1", Xids: []Xid{{Number: 31, At: 2}}}}
+	found, ok := First([]RankEvidence{
+		{Rank: 0, Host: "a", Evidence: Evidence{Signal: "SIGKILL", Sent: "SIGKILL", At: 2.4, GPUs: xid}},
+		{Rank: 1, Host: "a", Evidence: Evidence{Code: 1, Stderr: []byte("torch.AcceleratorError: CUDA error: an illegal memory access was encountered\n"), At: 2.3, GPUs: xid}},
+		{Rank: 2, Host: "a", Evidence: Evidence{Signal: "SIGKILL", Sent: "SIGKILL", At: 2.4, GPUs: xid}},
+	}, nil)
+	if !ok || found.Rank != 1 {
+		t.Errorf("rank %d was the first: %+v", found.Rank, found.Verdict)
+	}
+}

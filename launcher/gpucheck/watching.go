@@ -163,9 +163,8 @@ func (s *session) sameMemory(ctx context.Context, shown numbers, w worker) error
 
 // within compares a number with what somebody else says, by so many bytes.
 func within(name string, got, want, apart float64, who string) error {
-	const mib = 1 << 20
 	if math.Abs(got-want) > apart {
-		return fmt.Errorf("muster status has %q %.1f MiB, and %s %.1f MiB", name, got/mib, who, want/mib)
+		return fmt.Errorf("muster status has %q %.0f bytes, and %s %.0f", name, got, who, want)
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func TestWhatIsSeenOfRanksMustBeTrue(t *testing.T) {
 	s.GPUs, s.NICs = s.GPUs[:1], nil
 	results, exit, _ := checked(t, s, nil, "-part", watchPart, "-python", python)
 	mustBe(t, results, map[string]string{"torch: muster's": failedCheck, "torch: a kernel": failedCheck, "torch: silent": failedCheck, "torch: NCCL's": notPossible})
-	for i, why := range []string{`"allocated"`, "two ranks of one GPU take 114912 MiB more", "status 0, not 124", "status 124"} {
+	for i, why := range []string{`"allocated" 805310464 bytes, and torch 805306368`, "two ranks of one GPU take 114912 MiB more", "status 0, not 124", "status 124"} {
 		if got := results[watchChecks()[i].name].Why; !strings.Contains(got, why) {
 			t.Errorf("%s fails with %q, want %q", watchChecks()[i].name, got, why)
 		}

@@ -20,7 +20,8 @@ type Pulse struct {
 	Device *float64 `json:"device,omitempty"`
 	CPU    float64  `json:"cpu"`  // its processes have used their CPUs
 	Files  float64  `json:"disk"` // they have read or written files
-	// Worked is set once its device has computed or it has told of progress.
+	// Worked is set once its start is over: its device has computed for a while, or it has told
+	// of progress.
 	Worked bool `json:"worked,omitempty"`
 	// Spins is set where its device is busy now without any traffic to its memory.
 	Spins bool `json:"spins,omitempty"`
