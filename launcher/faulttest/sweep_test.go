@@ -221,7 +221,7 @@ func (r *trial) outcomeOfSweep(a *applied) []ending {
 		return []ending{{[]int{137}, fmt.Sprintf("task %d on %s was killed by SIGKILL", a.rank, hosts[a.host])}}
 	case a.part == user && a.blow != goAndCome:
 		return []ending{{[]int{143}, "stopped: " + strings.TrimSuffix(string(a.blow), " --now")}}
-	case a.part == coordinator && r.left:
+	case a.part == coordinator && (r.left || len(r.stops) > 0): // who comes then is told otherwise
 		return append(a.afterCommit().endings, ending{[]int{69}, "coordinator"})
 	}
 	return a.afterCommit().endings
@@ -336,6 +336,7 @@ func (r *trial) checkShown() {
 		for line := range strings.Lines(text) {
 			if err := takeShown(shown, of, lane, strings.TrimSuffix(line, "\n")); err != nil {
 				r.t.Errorf("stream %d of the launcher shows %.60q: %v", lane+1, line, err)
+				break // others follow from it
 			}
 		}
 	}
@@ -387,11 +388,10 @@ func takeShown(shown map[int][2][]int64, of map[int][]*start, lane int, text str
 	return nil
 }
 
-// seesAll reports whether the launcher has seen the whole run.
+// seesAll reports whether the launcher has seen the whole run, or comes back to what it
+// has missed.
 func (r *trial) seesAll() bool {
-	return !r.left && !r.isGone() && !slices.ContainsFunc(r.faults, func(a *applied) bool {
-		return a.part == coordinator || a.host == 0 && (a.part == host || a.part == session)
-	})
+	return !r.left && !r.isGone()
 }
 
 // compareShown compares the lines of a task that were shown with those that its attempts
