@@ -275,9 +275,9 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.served(host, n.Served)
 	case n.MPSLost != nil:
 		b.mpsLost(host, n.MPSLost, at)
-	case n.Started != nil && n.Started.Attempt == b.ranks[n.Started.Rank].attempt:
+	case n.Started != nil && b.isAwaited(n.Started.Rank, n.Started.Attempt):
 		b.started(n.Started)
-	case n.Ended != nil && n.Ended.Attempt == b.ranks[n.Ended.Rank].attempt:
+	case n.Ended != nil && b.isAwaited(n.Ended.Rank, n.Ended.Attempt):
 		b.ended(n.Ended, at)
 	case n.Opened != nil && b.visiting.asked:
 		b.opened(host, n.Opened)
@@ -307,6 +307,16 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		}
 	}
 	b.advance()
+}
+
+// isAwaited reports whether news of an attempt of a rank is of what goes on. What a host has
+// to tell that was given up, and then heard again, comes too late.
+func (b *brain) isAwaited(rank, attempt int) bool {
+	r := b.ranks[rank]
+	if b.places != nil && (r.place == nowhere || b.places.all[r.place].rank != rank) {
+		return false
+	}
+	return attempt == r.attempt
 }
 
 func (b *brain) reached(h *hostState, r *orders.Reached) {
