@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/remote"
 	"github.com/muster-dev/muster/launcher/report"
 )
@@ -68,7 +69,7 @@ func (w *watch) lookAgain(ctx context.Context) *live {
 			close(over)
 		}
 	}()
-	known := Known{Page: w.page, Connect: w.connect, View: w.view, Notebook: w.notebook}
+	known := w.known()
 	tries := returns
 	if !w.isCommitted() {
 		tries = earlyReturns
@@ -127,8 +128,19 @@ func (w *watch) ended(l *live, lost error) (int, error) {
 	if r := l.state.Report; r != nil && len(r.Attempts) == 0 {
 		return 0, w.lostBeforeStart(lost)
 	}
-	known := Known{Page: w.page, View: w.view}
-	return known.ended(l.state)
+	return w.known().endedUnseen(l.state)
+}
+
+func (w *watch) known() *Known {
+	return &Known{Page: w.page, Connect: w.connect, View: w.view, Notebook: w.notebook}
+}
+
+// endedUnseen tells the end of a run of which not all was seen.
+func (k *Known) endedUnseen(s event.State) (int, error) {
+	if s.Report != nil {
+		k.View.Say(fmt.Sprintf("the run has ended out of sight; muster logs %s tells what was written meanwhile", k.Page.Run))
+	}
+	return k.ended(s)
 }
 
 // lostBeforeStart: the coordinator took the lost connection for the launcher's leaving.
@@ -155,6 +167,11 @@ func (w *watch) lostSight(err error) (int, error) {
 	w.view.Phase("")
 	if !committed {
 		return 0, w.lostEarly(away, err)
+	}
+	if !away { // it may have ended well while this process was stopped, and its last words be lost
+		if s, err := w.known().State(context.Background()); err == nil && s.Report != nil {
+			return w.known().endedUnseen(s)
+		}
 	}
 	exit, message := report.ExitInternal, fmt.Sprintf("run %s has lost its coordinator on %s: %s", w.page.Run, head.name, w.lastWords())
 	if away {

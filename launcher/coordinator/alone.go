@@ -30,6 +30,8 @@ type place struct {
 	runs  bool
 	due   rendezvous.Instant // before which it is not started
 	empty *emptying          // of its device, after the worker before
+	// blocked is set where a worker outlives SIGKILL: another would run beside it.
+	blocked bool
 }
 
 // unit is what is known of an independent rank, or of a task.
@@ -88,12 +90,17 @@ func (b *brain) advanceAlone() {
 func (b *brain) fill(p *place) {
 	s := b.places
 	switch {
-	case s.draining || b.hosts[b.plan.Ranks[p.at].Host].closed != nil:
+	case s.draining || !b.isOpen(p):
 	case len(b.plan.Tasks) == 0 && !b.ranks[p.at].alone.over:
 		p.rank = p.at
 	case len(b.plan.Tasks) > s.next:
 		p.rank, s.next = s.next, s.next+1
 	}
+}
+
+// isOpen reports whether something can be started in a place.
+func (b *brain) isOpen(p *place) bool {
+	return !p.blocked && b.hosts[b.plan.Ranks[p.at].Host].closed == nil
 }
 
 // startAlone starts the rank that has a place.
@@ -126,6 +133,7 @@ func (b *brain) endedAlone(rank int) {
 		return
 	}
 	r.alone.survived = b.survivedBy(rank)
+	p.blocked = cannotBeKilled(r.ended)
 	lost := b.lossOf(rank)
 	if r.alone.hung != nil {
 		lost = append(lost, *r.alone.hung)
@@ -140,7 +148,7 @@ func (b *brain) endedAlone(rank int) {
 		evidence = nil
 	}
 	found, _ := failure.First(evidence, lost)
-	mayRestart := b.job.Restart != nil && b.phase == running && !b.places.draining && !b.endsByHang(found)
+	mayRestart := b.job.Restart != nil && !p.blocked && b.phase == running && !b.places.draining && !b.endsByHang(found)
 	if mayRestart && b.decideOn(&r.alone.trials, found, r.alone.begun, r.at) {
 		b.restartAlone(p)
 		return
@@ -247,8 +255,7 @@ func (b *brain) allSettled() bool {
 // mayTake reports whether something is left that a place could take.
 func (b *brain) mayTake() bool {
 	for _, p := range b.places.all {
-		isOpen := b.hosts[b.plan.Ranks[p.at].Host].closed == nil
-		if isOpen && (len(b.plan.Tasks) > b.places.next || len(b.plan.Tasks) == 0 && !b.ranks[p.at].alone.over) {
+		if b.isOpen(p) && (len(b.plan.Tasks) > b.places.next || len(b.plan.Tasks) == 0 && !b.ranks[p.at].alone.over) {
 			return true
 		}
 	}

@@ -282,3 +282,17 @@ func TestATaskThatFailedBeforeTheHeadHostWasLostIsTheFirstCause(t *testing.T) {
 		t.Errorf("the report is %+v", r)
 	}
 }
+
+func TestNewsOfTasksOnAHostThatWasGivenUpComesTooLate(t *testing.T) {
+	d := newSweep(t, `["a", "b", "c", "d", "e", "f"]`, "")
+	d.tick(31*time.Second, 0, 2)
+	d.news(1, orders.News{Started: &orders.Started{Rank: 2, PID: 102}})
+	d.news(1, orders.News{Ended: &orders.Ended{Rank: 2, Sent: "SIGTERM", Signal: "SIGTERM"}})
+	for _, task := range []int{0, 1, 4, 5} {
+		d.taskEnded(task, 0, 0)
+	}
+	r := d.end(0, 2)
+	if r.Exit != report.ExitUnreachable || r.Ranks[2].Outcome != report.Failed || len(r.Ranks[2].Ends) != 1 {
+		t.Errorf("the report is %+v", r)
+	}
+}

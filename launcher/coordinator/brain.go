@@ -275,9 +275,9 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 		b.served(host, n.Served)
 	case n.MPSLost != nil:
 		b.mpsLost(host, n.MPSLost, at)
-	case n.Started != nil && b.awaits(n.Started.Rank, n.Started.Attempt):
+	case n.Started != nil && b.isAwaited(n.Started.Rank, n.Started.Attempt):
 		b.started(n.Started)
-	case n.Ended != nil && b.awaits(n.Ended.Rank, n.Ended.Attempt):
+	case n.Ended != nil && b.isAwaited(n.Ended.Rank, n.Ended.Attempt):
 		b.ended(n.Ended, at)
 	case n.Opened != nil && b.visiting.asked:
 		b.opened(host, n.Opened)
@@ -309,11 +309,14 @@ func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
 	b.advance()
 }
 
-// awaits reports whether news of a rank's attempt counts. Late ones do not: of an attempt
-// before, or of an independent rank that was given up with its host.
-func (b *brain) awaits(rank, attempt int) bool {
+// isAwaited reports whether news of an attempt of a rank is of what goes on. What a host has
+// to tell that was given up, and then heard again, comes too late.
+func (b *brain) isAwaited(rank, attempt int) bool {
 	r := b.ranks[rank]
-	return attempt == r.attempt && (r.alone == nil || !r.alone.over)
+	if b.places != nil && (r.place == nowhere || b.places.all[r.place].rank != rank) {
+		return false
+	}
+	return attempt == r.attempt
 }
 
 func (b *brain) reached(h *hostState, r *orders.Reached) {

@@ -48,7 +48,7 @@ func (b *brain) evidenceOf(rank int, r *rankState) failure.RankEvidence {
 	found := failure.RankEvidence{Rank: rank, Host: b.hosts[r.host].name, Evidence: failure.Evidence{
 		Code: e.Code, Signal: e.Signal, Sent: e.Sent, At: b.since(r.at),
 	}}
-	if e.Code == 0 && e.Signal == "" {
+	if e.Code == 0 && e.Signal == "" && !cannotBeKilled(e) {
 		found.Start = e.Error
 	}
 	seen := e.Evidence

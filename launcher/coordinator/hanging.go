@@ -37,10 +37,13 @@ const (
 
 // hanging is what is known of ranks in which nothing moves.
 type hanging struct {
-	pulses  map[int]toldPulses // the newest of each host
-	said    map[int]bool       // ranks that were told of, and have not moved since
-	asking  *asking
-	numbers int
+	pulses map[int]toldPulses // the newest of each host
+	said   map[int]bool       // ranks that were told of, and have not moved since
+	asking *asking
+	blind  rendezvous.Instant // since when a host tells nothing of its ranks; 0: all do
+	// blindSaid is whether that was said.
+	blindSaid bool
+	numbers   int
 }
 
 type toldPulses struct {
@@ -95,7 +98,7 @@ func (b *brain) judgeHang() {
 		}
 		return
 	}
-	if !whole || b.endedWithin(silence) {
+	if b.isBlind(whole, silence) || b.endedWithin(silence) {
 		return
 	}
 	b.judgeStraggler(seen, min(stragglerAfter, silence/2))
@@ -108,6 +111,31 @@ func (b *brain) judgeHang() {
 // waited for it, and what is known of them may be from before.
 func (b *brain) endedWithin(silence time.Duration) bool {
 	return slices.ContainsFunc(b.ranks, func(r *rankState) bool { return r.ended != nil && b.now.Sub(r.at) < silence })
+}
+
+// isBlind reports whether it cannot be told that nothing moves, because hosts tell nothing of
+// their ranks. Where that lasts it is said: the file server of the run's folder may hang.
+func (b *brain) isBlind(whole bool, silence time.Duration) bool {
+	h := &b.hanging
+	if whole {
+		h.blind, h.blindSaid = 0, false
+		return false
+	}
+	if h.blind == 0 {
+		h.blind = b.now
+	}
+	if b.now.Sub(h.blind) >= max(silence, stalePulse) && !h.blindSaid {
+		h.blindSaid = true
+		var silent []string
+		for rank, r := range b.ranks {
+			_, at, told := b.pulseOf(rank)
+			if isOld := !told || b.now.Sub(at) > stalePulse; r.started && r.ended == nil && isOld && !slices.Contains(silent, b.hosts[r.host].name) {
+				silent = append(silent, b.hosts[r.host].name)
+			}
+		}
+		b.warn("", "whether ranks still move is not known: %s tells nothing of its ranks since %v (does the file system of ~/.local/state hang there?)", strings.Join(silent, ", "), b.now.Sub(h.blind).Round(time.Second))
+	}
+	return true
 }
 
 // pulses are those of the ranks that run, as of now; whole is unset where one is missing or

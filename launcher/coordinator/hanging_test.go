@@ -277,3 +277,22 @@ func TestATaskThatEndsWellBeforeItIsEndedForItsSilenceIsDone(t *testing.T) {
 		t.Errorf("the report is %+v", r.Ranks[0])
 	}
 }
+
+// Where a host's own disk hangs it tells nothing of its ranks, and goes on answering.
+func TestThatAHostTellsNothingOfItsRanksIsSaid(t *testing.T) {
+	d := newDrillOf(t, `hang { silence = "1m" }`).run()
+	for range 3 {
+		d.pulse(0, 1, 1)
+		d.pulse(1, 1, 1)
+		d.tick(31*time.Second, 0, 1, 2)
+	}
+	said := 0
+	for _, a := range d.all {
+		if a.event != nil && strings.Contains(a.event.Message, "c tells nothing of its ranks") {
+			said++
+		}
+	}
+	if said != 1 || d.says("nothing of its ranks since 0s") {
+		t.Errorf("it was said %d times", said)
+	}
+}

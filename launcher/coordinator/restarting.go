@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/muster-dev/muster/launcher/event"
@@ -33,12 +34,24 @@ func (b *brain) decide() bool {
 	if !ok {
 		return false
 	}
+	if rank := b.unkilled(); rank != nowhere {
+		b.trials.decision = &restart.Decision{Reason: fmt.Sprintf("%s of the attempt before cannot be killed: another one would run beside it", b.rankWords(rank))}
+		return false
+	}
 	if b.endsByHang(found) {
 		b.trials.decision = &restart.Decision{Reason: "hang { action = \"stop\" } ends the run"}
 		return false
 	}
 	return b.decideOn(&b.trials, found, b.begun, b.done)
 }
+
+// unkilled is a rank whose worker outlives SIGKILL; nowhere: there is none.
+func (b *brain) unkilled() int {
+	return slices.IndexFunc(b.ranks, func(r *rankState) bool { return r.ended != nil && cannotBeKilled(r.ended) })
+}
+
+// cannotBeKilled reports whether a worker is told of as ended that still is there.
+func cannotBeKilled(e *orders.Ended) bool { return e.Error != "" && e.Sent != "" }
 
 // decideOn decides what follows a failure that has ended trials which began and ended then.
 func (b *brain) decideOn(t *trials, found failure.Found, began, ended rendezvous.Instant) bool {

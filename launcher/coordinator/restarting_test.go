@@ -124,3 +124,26 @@ func TestTheOneWithTheReasonIsWaitedFor(t *testing.T) {
 		t.Error("nobody comes forward, and the others run on")
 	}
 }
+
+// What cannot be killed holds its GPU, and is alive: no other attempt may run beside it.
+func TestNothingIsStartedBesideAWorkerThatCannotBeKilled(t *testing.T) {
+	d := newDrillOf(t, "restart {\n attempts = 3\n on \"exit\" { attempts = 3 }\n}").run()
+	d.ended(1, orders.Ended{Code: 5, Evidence: &orders.Evidence{}})
+	for _, rank := range []int{0, 2, 3, 4} {
+		d.ended(rank, orders.Ended{Sent: "SIGTERM", Signal: "SIGTERM"})
+	}
+	d.ended(5, orders.Ended{Sent: "SIGKILL", Error: "cannot be killed (pid 7, state D: it waits for a device or a file system)"})
+	if r := d.end(0, 1, 2); r.Exit != 5 || len(r.Attempts) != 1 || !strings.Contains(r.Attempts[0].Reason, "rank 5 of the attempt before cannot be killed") {
+		t.Errorf("the report is %+v", r)
+	}
+	d = newSweep(t, `["a", "b", "c", "d", "e", "f", "g"]`, `
+  hang {
+    silence = "1m"
+    action  = "stop"
+  }`)
+	d.startedTasks()
+	d.news(0, orders.News{Ended: &orders.Ended{Rank: 0, Sent: "SIGKILL", Error: "cannot be killed (pid 7, state D)"}})
+	if got := d.startedTasks(); len(got) != 0 {
+		t.Errorf("tasks %v were started in its place", got)
+	}
+}

@@ -189,3 +189,17 @@ func TestWhatOutlivedKeeperAndAgentIsSweptAtTheNextStart(t *testing.T) {
 	u.run("run", path).exits(0)
 	u.gone(h, atOnce)
 }
+
+// What a launcher has not read when its run ends is lost: the run waits half a minute for
+// one that is stopped. Its status is the run's all the same, and it says what is missing.
+func TestALauncherThatWasStoppedWhileItsRunEndedTellsHow(t *testing.T) {
+	bed := lend(t)
+	u := newUser(t, bed)
+	l := u.start("run", u.write(job{script: fmt.Sprintf("cd %s\ntouch ready\nuntil [ -e go ]; do sleep 0.05; done; seq 200000; exit 9", u.dir), hosts: []string{"host-a"}}))
+	u.waitFor("ready")
+	l.signal(syscall.SIGSTOP)
+	u.file("go", "")
+	eventually(t, "nothing is left", func() bool { return len(leftOn(t, bed)) == 0 })
+	l.signal(syscall.SIGCONT)
+	l.wait().exits(9).says("the run has ended out of sight; muster logs", "rank 0 on host-a ended with exit status 9")
+}

@@ -190,11 +190,18 @@ const slack = 12 * time.Second
 // five times, under the tests' ConnectTimeout.
 const returning = 5 * (3*time.Second + 2*time.Second)
 
+// unread is how long a run waits for a launcher that takes nothing of what workers have
+// written.
+const unread = 30 * time.Second
+
 // bound is how long the end may take once nothing more happens.
 func (r *trial) bound() time.Duration {
 	d := lease + r.s.grace + slack + r.s.work()
 	if slices.ContainsFunc(r.faults, func(a *applied) bool { return a.part == host && a.host == 0 }) {
 		d += returning
+	}
+	if slices.ContainsFunc(r.faults, func(a *applied) bool { return a.part == launcher && a.blow == stop && a.undo == 0 }) {
+		d += unread
 	}
 	return d
 }
