@@ -206,15 +206,21 @@ func weighted(r *rand.Rand, choices []choice) choice {
 // bearable reports whether muster promises a clean end after one more fault. Keeper and
 // agent look after each other: when both are gone, or one is gone while the other is
 // stopped, a grandchild may stay until the next start on that host sweeps it up. And
-// nothing happens twice to the same part; who leaves the run has a launcher to leave with.
+// nothing happens twice to the same part; who leaves the run has a launcher to leave with
+// that is not on its way back to the head host.
 func (s *scenario) bearable(f fault) bool {
 	for _, other := range s.faults {
 		same := f.part == other.part && f.host == other.host && (f.part != worker || f.rank == other.rank)
 		pair := f.part != other.part && f.host == other.host && (f.part == keeper || f.part == agent) && (other.part == keeper || other.part == agent)
-		leaves := f.part != other.part && (f.blow == goAndCome && other.part == launcher || f.part == launcher && other.blow == goAndCome)
+		leaves := f.blow == goAndCome && other.bindsLauncher() || other.blow == goAndCome && f.bindsLauncher()
 		if same || pair || leaves {
 			return false
 		}
 	}
 	return true
+}
+
+// bindsLauncher reports whether a launcher may be unable to leave after it.
+func (f fault) bindsLauncher() bool {
+	return f.part == launcher || f.host == 0 && (f.part == session || f.part == host)
 }
