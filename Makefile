@@ -33,10 +33,13 @@ release:
 	@$(MAKE) build PLATFORMS="linux/amd64 linux/arm64"
 
 ## make test     all tests, and first what they need (as root: Debian packages)
-# One package after the other: many tests wait for real processes and count seconds.
+# One package after the other where tests wait for real processes and count seconds.
+COUNTING := /launcher/(endtoend|faulttest|gpucheck|testbed|torchtest|remote)$$
 test: deps build
-	@CGO_ENABLED=1 go run ./cmd/gotest -count=1 $(filter ./plugins/% ./cmd/%,$(CGO_PACKAGES))
-	@MUSTER_BINARY=$(CURDIR)/bin/muster go run ./cmd/gotest -count=1 -p 1 -timeout 15m ./...
+	@go build -o bin/tools/ ./cmd/gotest
+	@CGO_ENABLED=1 bin/tools/gotest -count=1 $(filter ./plugins/% ./cmd/%,$(CGO_PACKAGES))
+	@MUSTER_BINARY=$(CURDIR)/bin/muster bin/tools/gotest -count=1 -p 2 -timeout 10m $$(go list ./... | grep -vE '$(COUNTING)')
+	@MUSTER_BINARY=$(CURDIR)/bin/muster bin/tools/gotest -count=1 -p 1 -timeout 15m $$(go list ./... | grep -E '$(COUNTING)')
 
 ## make race     the tests that stay within one process, by the race detector
 SEPARATE := /(cmd|boundaries|bench|endtoend|faulttest|gpucheck|testbed|torchtest|examples)(/|$$)

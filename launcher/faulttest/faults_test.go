@@ -29,9 +29,9 @@ func TestFaults(t *testing.T) {
 }
 
 // TestSweepFaults does the same with tasks of mode = "independent", and sees to it that each
-// is done once. Its seeds are others': 40 in CI.
+// is done once. Its seeds are others': 24 in CI.
 func TestSweepFaults(t *testing.T) {
-	tryAll(t, 40, decideSweep)
+	tryAll(t, 24, decideSweep)
 }
 
 // tryAll tries what is made of each seed; many are those of CI.
