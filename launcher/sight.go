@@ -44,7 +44,10 @@ func (w *watch) comeBack(ctx context.Context, lost error) *live {
 		case l := <-found:
 			return l
 		case wish := <-w.wishes:
-			if wish.Stop && !wish.Kill {
+			if wish.Detach && (w.isCommitted() || wish.Exit != 0) {
+				w.leaving = &wish
+				cancel()
+			} else if wish.Stop && !wish.Kill {
 				w.view.Say("the run is stopped once the connection stands again (Ctrl-C gives that up)")
 				w.pending = &wish
 			} else if wish.ends() {

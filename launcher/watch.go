@@ -51,6 +51,7 @@ type watch struct {
 	lost    error           // why the newest lost connection was lost
 	commit  chan struct{}
 	pending *Wish // to stop, from when there was no connection
+	leaving *Wish // to leave, from then
 	asked   *Wish // the first one to stop
 }
 
@@ -88,6 +89,8 @@ func (w *watch) stay(ctx context.Context) (int, error) {
 		}
 		l := w.comeBack(ctx, lost)
 		switch {
+		case l == nil && w.leaving != nil:
+			return w.leave(*w.leaving)
 		case l == nil:
 			return w.lostSight(lost)
 		case l.control == nil:

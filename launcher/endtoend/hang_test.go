@@ -159,3 +159,18 @@ func TestAnIndependentRankThatHangsIsEndedAlone(t *testing.T) {
 	u := newUser(t, lend(t))
 	u.runJob(job{script: "echo step 1; [ $MUSTER_RANK = 1 ] && sleep 1000; for i in 1 2 3 4 5 6 7 8; do sleep 1; echo step $i; done", hosts: three, more: alone + threeSeconds}).exits(124).says("of 3 ranks: 2 ended well, 1 failed (1)", "no work of rank 1")
 }
+
+// One rank that lags while the others go on is said, and ends nothing.
+func TestARankThatKeepsTheOthersWaitingIsNamedAStraggler(t *testing.T) {
+	u := newUser(t, threeHosts(t))
+	script := `import os, socket, time
+def tell(*words, to=socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)):
+    to.sendto(" ".join(map(str, words)).encode(), socket.MSG_DONTWAIT, os.environ["MUSTER_SOCKET"])
+late = os.environ["RANK"] == "1"
+for step in range(1, 60):
+    if not late or step < 3: tell("step", step)
+    time.sleep(0.2)
+`
+	u.run("run", u.write(job{command: []string{"python3", u.file("lag.py", script)}, hosts: []string{"host-z", "host-a"}, more: `hang { silence = "8s" }`})).exits(0).
+		says("rank 1 on host-a keeps the others waiting: it is at step 2, the others at step").saysNothingOf("no output, no progress")
+}

@@ -253,6 +253,21 @@ func TestALauncherWithoutNetworkComesBack(t *testing.T) {
 	u.checkCounted(r)
 }
 
+// A closed terminal leaves the run, also while the launcher is on its way back to it.
+func TestALauncherWithoutNetworkCanBeLeft(t *testing.T) {
+	bed := lend(t)
+	u := newUser(t, bed)
+	l := u.start("run", u.write(job{script: fmt.Sprintf(counting, u.dir), hosts: []string{"host-z", "host-a"}, more: shortLease}))
+	l.waitRunning(u, 2)
+	link := linkTo(t, bed.Host("host-z"))
+	setLink(t, link, "down")
+	l.waitToSay("lost the connection to host-z")
+	l.signal(syscall.SIGHUP)
+	l.wait().exits(129).says("muster attach")
+	setLink(t, link, "up")
+	u.file("end", "")
+}
+
 // linkTo is the machine's interface that leads to a host.
 func linkTo(t *testing.T, h *testbed.Host) string {
 	t.Helper()
