@@ -112,7 +112,13 @@ func (r *trial) prepare() {
 	}
 }
 
-func (r *trial) name() string { return fmt.Sprintf("fault%d", r.s.seed) }
+// name is the job's: runs of one bed are told apart by it.
+func (r *trial) name() string {
+	if r.isSweep() {
+		return fmt.Sprintf("sweep%d", r.s.seed)
+	}
+	return fmt.Sprintf("fault%d", r.s.seed)
+}
 
 func (r *trial) job() string {
 	if r.isSweep() {
