@@ -33,8 +33,9 @@ release:
 	@$(MAKE) build PLATFORMS="linux/amd64 linux/arm64"
 
 ## make test     all tests, and first what they need (as root: Debian packages)
-# One package after the other where tests wait for real processes and count seconds.
-COUNTING := /launcher/(endtoend|faulttest|gpucheck|testbed|torchtest|remote)$$
+# One package after the other where tests wait for real processes and count seconds; those
+# that mostly wait go two at a time.
+COUNTING := /launcher/(endtoend|faulttest|testbed|remote)$$
 test: deps build
 	@go build -o bin/tools/ ./cmd/gotest
 	@CGO_ENABLED=1 bin/tools/gotest -count=1 $(filter ./plugins/% ./cmd/%,$(CGO_PACKAGES))
