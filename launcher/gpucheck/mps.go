@@ -226,6 +226,10 @@ func (s *session) killed(ctx context.Context, what, says string, pick func(h *sh
 	if err != nil {
 		return errors.Join(err, h.end(ctx))
 	}
+	// Workers that are let end before the loss is seen have ended well.
+	for deadline := time.Now().Add(mpsWait); !strings.Contains(h.said().all(), says) && time.Now().Before(deadline) && ctx.Err() == nil; {
+		time.Sleep(50 * time.Millisecond)
+	}
 	if err := h.end(ctx); err == nil {
 		return fmt.Errorf("a run of which %s was killed ended well", what)
 	}

@@ -93,6 +93,8 @@ if rank == 1:
         torch.ones(200, 200) @ torch.ones(200, 200)
 dist.all_reduce(t)
 print("rank", rank, "has", t.item(), flush=True)
+dist.barrier()
+dist.destroy_process_group() # gloo's threads may not outlive the program
 `, 3, silent).exits(0)
 	c.says("rank 2 has 9.0")
 	if strings.Contains(c.stderr.String(), "no output") {
