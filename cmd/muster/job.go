@@ -56,8 +56,7 @@ func openJob(c *cli.Context) (o opened, err error) {
 	if o.source, o.job, err = readJob(c, o.screen); err != nil {
 		return o, err
 	}
-	o.view = view.NewRun(o.screen)
-	if o.connect, err = connector(o.job.HostsKind, o.view, o.view.Say); err != nil {
+	if o.view, o.connect, err = reach(o.screen, o.job.HostsKind); err != nil {
 		return o, err
 	}
 	sayUnsent(o.job, o.view.Say)
@@ -82,8 +81,15 @@ func evaluate(source config.Source, diags config.Diagnostics, screen *view.Scree
 	return job, nil
 }
 
-// connector reaches hosts of a kind.
-func connector(kind string, progress remote.Progress, say func(string)) (launcher.Connector, error) {
+// reach makes ready to reach hosts of a kind, and to show on the screen how that goes.
+func reach(screen *view.Screen, kind string) (*view.Run, launcher.Connector, error) {
+	v := view.NewRun(screen)
+	connect, err := connector(kind, v)
+	return v, connect, err
+}
+
+// connector reaches hosts of a kind, and lets v show how that goes.
+func connector(kind string, v *view.Run) (launcher.Connector, error) {
 	programs, err := carriedPrograms()
 	if err != nil {
 		return nil, err
@@ -93,6 +99,6 @@ func connector(kind string, progress remote.Progress, say func(string)) (launche
 			return remote.NewLocal(target.Name, nil, programs)
 		}, nil
 	}
-	dialer := &remote.Dialer{Prompter: openPrompter(), Programs: programs, Progress: progress, Notice: say}
+	dialer := &remote.Dialer{Prompter: openPrompter(), Programs: programs, Progress: v, Notice: v.Say}
 	return dialer.Connect, nil
 }

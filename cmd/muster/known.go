@@ -34,8 +34,7 @@ func known(c *cli.Context, screen *view.Screen) (*launcher.Known, error) {
 	if err != nil {
 		return nil, usage("%v", err)
 	}
-	v := view.NewRun(screen)
-	connect, err := connector(page.Kind, v, v.Say)
+	v, connect, err := reach(screen, page.Kind)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +98,7 @@ func askAll(ctx context.Context, screen *view.Screen, book notebook.Notebook, pa
 			continue
 		}
 		if connectors[page.Kind] == nil {
-			connect, err := connector(page.Kind, v, v.Say)
+			connect, err := connector(page.Kind, v)
 			if err != nil {
 				return nil, err
 			}

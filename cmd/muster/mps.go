@@ -41,8 +41,7 @@ func mpsAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	v := view.NewRun(screen)
-	connect, err := connector(kind, v, v.Say)
+	_, connect, err := reach(screen, kind)
 	if err != nil {
 		return err
 	}

@@ -38,8 +38,7 @@ func probe(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	v := view.NewRun(screen)
-	connect, err := connector(kind, v, v.Say)
+	v, connect, err := reach(screen, kind)
 	if err != nil {
 		return err
 	}

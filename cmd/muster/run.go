@@ -55,8 +55,7 @@ func runJob(c *cli.Context) error {
 			return usage("--%v", err)
 		}
 	}
-	v := view.NewRun(screen)
-	connect, err := connector(job.HostsKind, v, v.Say)
+	v, connect, err := reach(screen, job.HostsKind)
 	if err != nil {
 		return err
 	}
