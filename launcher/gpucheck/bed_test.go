@@ -196,6 +196,9 @@ func TestAllIsWellOnAMachineWithSeveralGPUs(t *testing.T) {
 	if notes := results["torch: it takes what the allocator block becomes"].Notes; !strings.Contains(strings.Join(notes, " "), "per_process_memory_fraction:0.9") {
 		t.Errorf("notes %q", notes)
 	}
+	if notes := results["workers share a GPU by MPS with their limits"].Notes; !slices.Contains(notes, "rank 3: 33 multiprocessors, 2024 MiB free") {
+		t.Errorf("notes %q", notes)
+	}
 	if notes := results["torch: a setting that it does not know"].Notes; !slices.Contains(notes, "torch 2.10.0+cu128 stops there") {
 		t.Errorf("notes %q", notes)
 	}

@@ -25,6 +25,7 @@ type worker struct {
 	PCI       string   `json:"pci"`
 	CPUs      string   `json:"cpus"`   // such as "0-3,8"
 	Memory    *tensors `json:"memory"` // of torch; nil: it has none
+	Share     *share   `json:"share"`  // nil: it does not say
 }
 
 // launch is a program whose workers are there: muster run, or a worker by itself.

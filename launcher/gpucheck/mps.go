@@ -18,6 +18,12 @@ import (
 // sharers is how many workers share a GPU by MPS.
 const sharers = 4
 
+// Memory of each of them, in bytes: what it may have, and more than that.
+const (
+	mpsLimit  = 2 << 30
+	mpsBeyond = 3 << 30
+)
+
 // mpsBlock gives each of them a quarter of the threads, and less memory than any card has.
 const mpsBlock = "  mps {\n    ranks_per_gpu            = 4\n    active_thread_percentage = 25\n    pinned_memory_limit      = \"2GiB\"\n  }\n  stop { grace = \"2s\" }\n"
 
@@ -42,8 +48,12 @@ func (s *session) startSharing(ctx context.Context, what string) (*sharing, erro
 		return nil, impossible("this machine has no nvidia-cuda-mps-control")
 	}
 	j := s.name(what)
+	argv, err := s.sharer(ctx, j)
+	if err != nil {
+		return nil, err
+	}
 	s.keep(filepath.Join(runFolder, j.name+".hcl"),
-		jobText(s.argv("64MiB", j.stop), []string{"devices = [" + quote(s.usable[0].UUID) + "]", `backend = "none"`}, mpsBlock))
+		jobText(argv, []string{"devices = [" + quote(s.usable[0].UUID) + "]", `backend = "none"`}, mpsBlock))
 	l, err := s.run(ctx, j)
 	if err != nil {
 		return nil, err
@@ -57,6 +67,17 @@ func (s *session) startSharing(ctx context.Context, what string) (*sharing, erro
 		return nil, errors.Join(err, l.end(ctx))
 	}
 	return &sharing{l, s, workers, pipe}, nil
+}
+
+// sharer is what shares a GPU: a program of torch, or where there is none a worker that only
+// holds memory.
+func (s *session) sharer(ctx context.Context, j job) ([]string, error) {
+	if err := s.findTorch(ctx); err != nil {
+		s.note("not by torch: %v", err)
+		return s.argv("64MiB", j.stop), nil
+	}
+	path, err := s.script("shared.py")
+	return []string{s.python, path, j.stop, strconv.Itoa(mpsBeyond)}, err
 }
 
 // refusedMPS tells a machine on which MPS cannot be had from a fault of muster: the words of
@@ -133,11 +154,43 @@ func checkMPS(ctx context.Context, s *session) (err error) {
 		}
 	}
 	for _, w := range h.workers {
+		if err := h.hasItsShare(w); err != nil {
+			return err
+		}
 		if limit, err := variableOf(w.PID, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"); err != nil || limit != "0=2G" {
 			return fmt.Errorf("the worker with pid %d has the limit %q: %w", w.PID, limit, err)
 		}
 	}
 	return s.statusTells(ctx)
+}
+
+// share is what a program of torch says that it has of a GPU by MPS.
+type share struct {
+	Right      bool    `json:"right"`   // it computes
+	Refused    bool    `json:"refused"` // more memory than the limit
+	Free       float64 `json:"free"`    // bytes, with the limit
+	Processors int     `json:"processors"`
+}
+
+// hasItsShare sees that a worker is on the GPU, and that the limits hold there.
+func (h *sharing) hasItsShare(w worker) error {
+	if w.UUID != h.s.usable[0].UUID {
+		return fmt.Errorf("the worker with pid %d is on %s, not on %s", w.PID, w.UUID, h.s.usable[0].UUID)
+	}
+	m := w.Share
+	if m == nil {
+		return nil // not by torch, which was noted
+	}
+	h.s.note("rank %s: %d multiprocessors, %.0f MiB free", w.Rank, m.Processors, m.Free/(1<<20))
+	switch {
+	case !m.Right:
+		return fmt.Errorf("rank %s computes wrongly as a client of MPS", w.Rank)
+	case !m.Refused:
+		return fmt.Errorf("rank %s has a limit of %d bytes, and was given %d", w.Rank, mpsLimit, mpsBeyond)
+	case m.Free > mpsLimit:
+		return fmt.Errorf("rank %s has a limit of %d bytes, and %.0f free", w.Rank, mpsLimit, m.Free)
+	}
+	return nil
 }
 
 // areClients compares the daemon's clients with the workers.

@@ -69,6 +69,8 @@ s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 while not os.path.exists(sys.argv[1]):
     s.sendto(sys.argv[2].encode(), os.environ["MUSTER_SOCKET"])
     time.sleep(0.5)' $2 "torch device 0 allocated=$((805306368 + %[5]d)) reserved=1073741824" ;;
+*/shared.py)
+  exec cudaworker -bytes 64MiB -beyond $(($3 >> 20))MiB -until $2 ;;
 */buffers.py)
   cudaworker -for 50ms >/dev/null || exit 1
   [ $RANK != 0 ] || echo '{"world": '$WORLD_SIZE', "took": '$((314572800 + (8 + %[5]d) * NCCL_BUFFSIZE))'}' ;;

@@ -29,6 +29,7 @@ import (
 // options are the flags.
 type options struct {
 	bytes  uint64
+	beyond uint64
 	then   []later
 	stay   time.Duration
 	until  string
@@ -53,6 +54,7 @@ type report struct {
 	CPUs      string   `json:"cpus"`      // of sched_getaffinity
 	Mempolicy *policy  `json:"mempolicy"` // of get_mempolicy; nil: the kernel has no NUMA
 	MPS       *share   `json:"mps"`       // nil: it runs without MPS
+	Share     *tried   `json:"share"`     // nil: it asks for no more, or runs without MPS
 	kind      string   // of the holding
 }
 
@@ -65,6 +67,17 @@ type share struct {
 	Free  uint64 `json:"free"`
 	Total uint64 `json:"total"`
 }
+
+// tried is what a client of MPS has found out that asks for more than it may have.
+type tried struct {
+	Right      bool   `json:"right"`   // it computes
+	Refused    bool   `json:"refused"` // what -beyond asks for
+	Free       uint64 `json:"free"`
+	Processors int    `json:"processors"` // that its device shows it
+}
+
+// processors are those of an H200.
+const processors = 132
 
 // Policies of memory belong to a thread, and only the main one is the starter's child.
 func init() { runtime.LockOSThread() }
@@ -86,6 +99,7 @@ func parse() (options, error) {
 	var o options
 	size := flag.String("bytes", "2GiB", "memory to hold, in MiB or GiB")
 	then := flag.String("then", "", "what to hold later, and by it resident memory: a list such as 500ms=4GiB,1s=1GiB+300MiB; each time counts from the one before")
+	beyond := flag.String("beyond", "0MiB", "under MPS, say whether so much could be had too, in MiB or GiB")
 	flag.DurationVar(&o.stay, "for", 0, "how long to stay")
 	flag.StringVar(&o.until, "until", "", "stay until this file is there, 10 minutes at most")
 	flag.IntVar(&o.status, "exit", 0, "exit status")
@@ -100,6 +114,9 @@ func parse() (options, error) {
 	var err error
 	if o.bytes, err = bytes(*size); err == nil {
 		o.then, err = laters(*then)
+	}
+	if err == nil {
+		o.beyond, err = bytes(*beyond)
 	}
 	return o, err
 }
@@ -244,6 +261,9 @@ func (p *process) open(o options, line *report) error {
 		who = cuda.Process{Server: p.client.Server, Limit: p.client.Limit(p.chosen)}
 		line.MPS = &share{Server: who.Server, Percentage: p.client.Percentage, Limit: who.Limit}
 		line.MPS.Total, line.MPS.Free = cuda.Memory(p.machine, p.chosen, who, held)
+		if free := line.MPS.Free; o.beyond > 0 {
+			line.Share = &tried{Right: true, Refused: o.bytes+o.beyond > free, Free: free, Processors: int(processors * line.MPS.Percentage / 100)}
+		}
 		if err := p.contexts(o); err != nil {
 			return err
 		}
@@ -273,7 +293,7 @@ func (p *process) contexts(o options) error {
 func (p *process) note(o options, line report) (forget func() error, _ report, err error) {
 	chosen := p.chosen
 	line = report{Rank: os.Getenv("RANK"), LocalRank: os.Getenv("LOCAL_RANK"), PID: os.Getpid(), Visible: []string{},
-		UUID: chosen.UUID, PCI: chosen.PCI, Index: chosen.GPU, CPUs: affinity(), Mempolicy: mempolicy(), MPS: line.MPS}
+		UUID: chosen.UUID, PCI: chosen.PCI, Index: chosen.GPU, CPUs: affinity(), Mempolicy: mempolicy(), MPS: line.MPS, Share: line.Share}
 	for _, d := range p.visible {
 		line.Visible = append(line.Visible, d.UUID)
 	}
