@@ -94,7 +94,7 @@ func (b *Bed) furnish() error {
 		return err
 	}
 	for _, h := range b.Hosts {
-		if err := writeHome(h.Home, client.authorized); err != nil {
+		if err := h.writeHomes(client.authorized); err != nil {
 			return err
 		}
 	}

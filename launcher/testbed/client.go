@@ -91,7 +91,7 @@ func knownHosts(hosts []*Host) (string, error) {
 	return text.String(), nil
 }
 
-// writeHome makes a home of root as Debian's is, with a key that may log in.
+// writeHome makes a home as Debian's are, with a key that may log in.
 func writeHome(home, authorized string) error {
 	files := []file{{".ssh/authorized_keys", 0o600, authorized}}
 	for _, name := range []string{"bashrc", "profile"} {

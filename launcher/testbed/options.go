@@ -22,6 +22,9 @@ type Options struct {
 	Names []string
 	// SharedHome gives all hosts the same home of root, as NFS would.
 	SharedHome bool
+	// User is the name of somebody beside root who may log in, with UserID and a home of
+	// their own on each host; "": there is nobody.
+	User string
 	// Docker0 gives every host an interface docker0 with 172.17.0.1/16, up and the
 	// same everywhere.
 	Docker0 bool

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 )
 
@@ -58,6 +57,9 @@ func (h *Host) binds() []bind {
 		{Source: filepath.Join(h.dir(), "var-tmp"), Target: "/var/tmp"},
 		{Source: h.bed.Shared, Target: h.bed.Shared},
 	}
+	if user := h.bed.opts.User; user != "" {
+		binds = append(binds, bind{Source: h.userHome(), Target: homeOf(user)})
+	}
 	for _, path := range h.bed.opts.Keep {
 		binds = append(binds, bind{Source: path, Target: path, ReadOnly: true})
 	}
@@ -102,11 +104,7 @@ func (h *Host) etc() []file {
 		base := "ssh/ssh_host_" + k.kind + "_key"
 		files = append(files, file{base, 0o600, k.private}, file{base + ".pub", 0o644, k.public})
 	}
-	if shadow, err := os.ReadFile("/etc/shadow"); err == nil {
-		// sshd refuses keys too where the password is locked by "!"; "*" is fine.
-		files = append(files, file{"shadow", 0o640, strings.Replace(string(shadow), "root:!", "root:*", 1)})
-	}
-	return files
+	return append(files, h.accounts()...)
 }
 
 // hostsFile is /etc/hosts as Debian's installer writes it.
