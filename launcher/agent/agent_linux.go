@@ -73,7 +73,7 @@ type agent struct {
 	// policySaid is set once it was told that memory policies do not work here.
 	policySaid bool
 	sight      sight
-	sampled    *sampled     // nil before the first attempt
+	samples    *sampleFile  // nil before the first attempt
 	sampling   *sampling    // of the attempt
 	digestPace atomic.Int64 // nanoseconds between two digests of samples
 	observed   observed
@@ -378,8 +378,7 @@ func (a *agent) climb(now rendezvous.Instant) {
 
 func (a *agent) conclude(w *worker, left []proc.Stat) {
 	cut := !w.drained && w.emptyAt != 0
-	closeAll(w.pipes)
-	w.log.Close()
+	w.closeLog()
 	w.observer.close()
 	a.warnOfLog(w)
 	_ = a.leash.send(tug{Let: w.log.Path()}, nil)

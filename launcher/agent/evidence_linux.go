@@ -36,7 +36,7 @@ type scenery struct {
 	kernel      *kernelLog
 	wall        time.Time // that files are compared with
 	checkpoints string    // folder; "": none
-	hangs       bool      // a look at the job's folders took too long
+	hangs       bool      // a disk took too long
 }
 
 func newScenery(checkpoints string) *scenery {
@@ -61,8 +61,8 @@ func (s *scenery) endUnlessShown() {
 	}
 }
 
-// diskWait is how long a look at the job's folders may take. They may lie on a file server
-// that hangs, which is why a worker has ended, and the others are to be looked after meanwhile.
+// diskWait is how long something on a disk may take. It may be that of a file server that
+// hangs, which is why a worker has ended, and the others are to be looked after meanwhile.
 const diskWait = 2 * time.Second
 
 // disks is what the job's folders tell.
@@ -71,16 +71,22 @@ type disks struct {
 	fullest    *orders.Space // of all
 }
 
-// lookAtDisks looks at the checkpoints, and how full file systems are; nothing is known where
-// that takes too long.
-func (s *scenery) lookAtDisks(folders ...string) (found disks) {
-	if s.hangs {
-		return disks{}
-	}
+// lookAtDisks looks at the checkpoints, and how full file systems are.
+func (s *scenery) lookAtDisks(folders ...string) disks {
 	checkpoints, wall := s.checkpoints, s.wall
-	found, ok := within(diskWait, func() disks {
+	return fromDisk(s, func() disks {
 		return disks{newestAfter(checkpoints, wall), fullest(append(folders, checkpoints)...)}
 	})
+}
+
+// fromDisk returns what f finds on a disk, and nothing where that takes too long, or did so
+// before: f is then left to itself.
+func fromDisk[T any](s *scenery, f func() T) (found T) {
+	if s.hangs {
+		go f()
+		return found
+	}
+	found, ok := within(diskWait, f)
 	s.hangs = !ok
 	return found
 }
@@ -143,13 +149,17 @@ func (a *agent) evidence(w *worker, e *orders.Ended) *orders.Evidence {
 	if told := w.observer.latest(); !told.Empty() {
 		found.Observed = told
 	}
-	found.Stdout, _ = ranklog.Tail(w.log.Path(), ranklog.Stdout, out)
-	found.Stderr, _ = ranklog.Tail(w.log.Path(), ranklog.Stderr, err)
+	written := fromDisk(w.scene, func() (all writings) {
+		all.stdout, _ = ranklog.Tail(w.log.Path(), ranklog.Stdout, out)
+		all.stderr, _ = ranklog.Tail(w.log.Path(), ranklog.Stderr, err)
+		all.errorFile = firstOf(filepath.Join(filepath.Dir(w.log.Path()), fmt.Sprintf("rank-%d.error.json", w.rank)), errorFileKept)
+		return all
+	})
+	found.Stdout, found.Stderr = written.stdout, written.stderr
 	if e.Code == 0 && e.Signal == "" {
 		return found
 	}
-	found.Devices = a.devices(w)
-	found.ErrorFile = firstOf(filepath.Join(filepath.Dir(w.log.Path()), fmt.Sprintf("rank-%d.error.json", w.rank)), errorFileKept)
+	found.Devices, found.ErrorFile = a.devices(w), written.errorFile
 	disks := w.scene.lookAtDisks(a.stateDir, a.workdir, os.TempDir())
 	found.Checkpoint, found.Disk = disks.checkpoint, disks.fullest
 	found.Cgroup = w.scene.counters.path
@@ -163,6 +173,9 @@ func (a *agent) evidence(w *worker, e *orders.Ended) *orders.Evidence {
 	found.Shm = spaceOf("/dev/shm")
 	return found
 }
+
+// writings are what a worker has left in files, or the ends of them.
+type writings struct{ stdout, stderr, errorFile []byte }
 
 // fullest is the file system with the least room among those of these folders.
 func fullest(folders ...string) (found *orders.Space) {

@@ -43,7 +43,7 @@ type usage struct {
 
 const (
 	// mostUnseen is how long may lie between two looks. Of what passes beyond that nobody
-	// knows: this process was stopped, or the disk of samples hung.
+	// knows: this process was stopped.
 	mostUnseen = 5 * time.Second
 	// restsNeeded is of how many samples in a row a device does nothing before it is at rest:
 	// where one is taken each half minute, one tells little of the time between.
@@ -81,8 +81,7 @@ func (s *signs) look(now time.Time, pids []int, v samples.Values, sampled time.T
 	}
 	excused := int64(now.Sub(s.began)) < s.excused.Load()
 	if s.log != nil {
-		dropped, _ := s.log.Failure() // what cannot be kept was written all the same
-		if written := s.log.Size() + dropped; written != s.written {
+		if written := s.log.Taken(); written != s.written { // kept or not
 			s.written = written
 			if !excused {
 				s.output = now

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -33,23 +34,29 @@ func holding(at rendezvous.Instant, used uint64, held map[int]uint64) keptSample
 // measuring is one of rank 0, this process with a child that is not there, on GPU-a.
 func measuring(t *testing.T) *sampling {
 	t.Helper()
-	s := &sampling{run: &sampled{path: filepath.Join(t.TempDir(), samplesFile), base: time.Now()}, slots: 2, began: time.Now(),
+	s := &sampling{file: newSampleFile(filepath.Join(t.TempDir(), samplesFile), func(_ context.Context, message string) { t.Error(message) }), slots: 2, began: time.Now(),
 		every: samplePace, ranks: map[int]*sampledRank{}, pids: map[int]owner{os.Getpid(): {rank: 0}, 1 << 30: {rank: 0, child: true}}}
 	s.add(&orders.Start{Ranks: []orders.RankStart{{Rank: 0, Local: 0, Device: "GPU-a"}, {Rank: 1, Local: 1, Device: "GPU-b"}}}, nil)
-	t.Cleanup(func() {
-		if s.run.recorder != nil {
-			_ = s.run.recorder.Close()
-		}
-	})
+	t.Cleanup(s.file.close)
 	return s
+}
+
+// settle waits until the disk has all that was measured.
+func settle(t testing.TB, f *sampleFile) {
+	t.Helper()
+	done := make(chan struct{})
+	f.jobs <- func() error { close(done); return nil }
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("the disk takes nothing")
+	}
 }
 
 func TestARankIsMeasuredByItsProcessesAndItsDevice(t *testing.T) {
 	s := measuring(t)
 	s.kept = []keptSample{holding(1, 50, map[int]uint64{os.Getpid(): 30, 1 << 30: 10, 4242: 5})}
-	if err := s.measureOnce(time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	s.measureOnce(time.Now())
 	v := s.ranks[0].now
 	if v[samples.DeviceUsed] != 50 || v[samples.Process] != 40 || v[samples.GPU] != 97 || v[samples.Traffic] != 41 || v[samples.RSS] < 1<<20 {
 		t.Errorf("rank 0: %v", v)
@@ -68,9 +75,7 @@ func TestASampleOfDevicesThatIsOldDoesNotCount(t *testing.T) {
 	s := measuring(t)
 	s.kept = []keptSample{holding(1, 50, nil)}
 	s.kept[0].taken = time.Now().Add(-time.Minute)
-	if err := s.measureOnce(time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	s.measureOnce(time.Now())
 	if v := s.ranks[0].now; !math.IsNaN(v[samples.DeviceUsed]) || math.IsNaN(v[samples.RSS]) {
 		t.Errorf("%v", v)
 	}
@@ -147,29 +152,19 @@ func TestSamplesOfDevicesAreTakenAtTheirPaceAndSeldomAfterAFailure(t *testing.T)
 
 func TestRanksThatStartAloneAreAddedAndLeaveWithTheirPeaks(t *testing.T) {
 	s := measuring(t)
-	if err := s.measureOnce(time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	s.measureOnce(time.Now())
 	first := &worker{rank: 0, attempt: 0}
 	if peaks := s.leave(first); len(peaks) != 1 {
 		t.Errorf("peaks %+v", peaks)
 	}
 	s.pids = map[int]owner{os.Getpid(): {rank: 17}}
 	s.add(&orders.Start{Attempt: 2, Ranks: []orders.RankStart{{Rank: 17, Local: 0}}}, nil)
-	if err := s.measureOnce(time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	s.measureOnce(time.Now())
 	if s.leave(&worker{rank: 17, attempt: 1}) != nil || len(s.ranks) != 2 {
 		t.Error("an earlier attempt takes a later one's peaks away")
 	}
-	if err := s.run.recorder.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.run.recorder.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s.run.recorder = nil
-	series, err := samples.Read(s.run.path)
+	s.file.close()
+	series, err := samples.Read(s.file.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +177,7 @@ func TestRanksThatStartAloneAreAddedAndLeaveWithTheirPeaks(t *testing.T) {
 // BenchmarkASecondOfSampling is what the agent does each second for eight ranks of nine
 // processes each on eight GPUs; 0.5 % of a core are 5 ms.
 func BenchmarkASecondOfSampling(b *testing.B) {
-	s := &sampling{run: &sampled{path: filepath.Join(b.TempDir(), samplesFile), base: time.Now()}, slots: 8, began: time.Now(), every: samplePace,
+	s := &sampling{file: newSampleFile(filepath.Join(b.TempDir(), samplesFile), func(_ context.Context, message string) { b.Error(message) }), slots: 8, began: time.Now(), every: samplePace,
 		ranks: map[int]*sampledRank{}, pids: map[int]owner{}}
 	o := &orders.Start{}
 	k := holding(1, 50, nil)
@@ -203,11 +198,10 @@ func BenchmarkASecondOfSampling(b *testing.B) {
 	now := time.Now()
 	for b.Loop() {
 		now = now.Add(time.Second)
-		if err := s.measureOnce(now); err != nil {
-			b.Fatal(err)
-		}
+		s.measureOnce(now)
+		settle(b, s.file)
 	}
-	_ = s.run.recorder.Close()
+	s.file.close()
 }
 
 // Hours pass at once here: what is measured at them is kept and judged as in real ones.
@@ -242,11 +236,11 @@ func TestGrowthOverHoursIsToldWithWhoseItIs(t *testing.T) {
 			if n.reserved > 0 {
 				teller.record.Take(fmt.Appendf(nil, "torch device 0 allocated=%d reserved=%d", n.allocated*mib, n.reserved*mib), os.Getpid(), 0)
 			}
-			if err := s.measureOnce(k.taken); err != nil {
-				t.Fatal(err)
-			}
+			s.measureOnce(k.taken)
+			settle(t, s.file)
 		}
 		s.judge()
+		settle(t, s.file)
 		var found []string
 		for _, g := range s.digest(time.Now()).Ranks[0].Growth {
 			found = append(found, g.Kind)

@@ -133,8 +133,12 @@ func (a *agent) findSpy(subjects []subject) string {
 
 func (a *agent) stackOf(ctx context.Context, s subject, spy string, deep bool) orders.RankStack {
 	found := orders.RankStack{PID: s.pid, State: kernelState(s.pid)}
-	found.Stdout, _ = ranklog.Tail(s.log.Path(), ranklog.Stdout, tailSize)
-	found.Stderr, _ = ranklog.Tail(s.log.Path(), ranklog.Stderr, tailSize)
+	written, _ := within(diskWait, func() (all writings) {
+		all.stdout, _ = ranklog.Tail(s.log.Path(), ranklog.Stdout, tailSize)
+		all.stderr, _ = ranklog.Tail(s.log.Path(), ranklog.Stderr, tailSize)
+		return all
+	})
+	found.Stdout, found.Stderr = written.stdout, written.stderr
 	if !deep {
 		return found
 	}
@@ -157,7 +161,7 @@ func (a *agent) stackOf(ctx context.Context, s subject, spy string, deep bool) o
 	if found.How == "" || found.How == "kernel" {
 		found.Why = strings.Join(why, "; ")
 	}
-	found.File = keepStack(s, found)
+	found.File, _ = within(diskWait, func() string { return keepStack(s, found) })
 	found.Recorder = recorder.await()
 	return found
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,18 +31,22 @@ type Writer struct {
 	log   *os.File
 	index *os.File
 
-	mu       sync.Mutex
-	size     int64
+	mu       sync.Mutex // held while the file is written, which a file system that hangs does not end
 	last     record
 	lastAt   int64 // where in the map the last record stands
 	openLane Lane  // whose line is open, while open is set
 	open     bool
 	openAt   time.Time
 	lineEnd  chan struct{} // closed when the open line ends
-	changed  chan struct{} // closed when bytes were added or the log ended
-	ended    bool
-	failure  error // of the file; output is thrown away from then on
-	dropped  int64
+
+	// What others ask for meanwhile.
+	size    atomic.Int64
+	taken   atomic.Int64 // bytes that came out of pipes
+	dropped atomic.Int64
+	failure atomic.Pointer[error] // of the file; output is thrown away from then on
+	news    sync.Mutex
+	changed chan struct{} // closed when bytes were added or the log ended
+	ended   bool
 }
 
 // Create makes the file of a rank's attempt. An existing one is never touched: it
@@ -67,9 +72,11 @@ func open(path string, flags int) (*Writer, error) {
 		return nil, fmt.Errorf("open log map: %w", err)
 	}
 	w := &Writer{path: path, log: log, index: index, lineEnd: make(chan struct{}), changed: make(chan struct{})}
-	if w.size, err = log.Seek(0, io.SeekEnd); err != nil {
+	size, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
+	w.size.Store(size)
 	end, err := index.Seek(0, io.SeekEnd)
 	if err != nil {
 		return nil, fmt.Errorf("open log map: %w", err)
@@ -112,7 +119,7 @@ func (w *Writer) Pump(pipe *os.File, lane Lane) error {
 func (w *Writer) move(fd int, lane Lane) (int, error) {
 	w.lockTurn(lane)
 	defer w.mu.Unlock()
-	if w.failure != nil {
+	if w.failure.Load() != nil {
 		return w.discard(fd)
 	}
 	n, err := w.splice(fd)
@@ -120,7 +127,7 @@ func (w *Writer) move(fd int, lane Lane) (int, error) {
 	case errors.Is(err, unix.EAGAIN):
 		return 0, err
 	case err != nil:
-		w.failure = fmt.Errorf("write %s: %w", w.path, err)
+		w.fail(w.path, err)
 		w.announce()
 		return w.discard(fd)
 	case n > 0:
@@ -131,7 +138,7 @@ func (w *Writer) move(fd int, lane Lane) (int, error) {
 
 func (w *Writer) splice(fd int) (int, error) {
 	for {
-		off := w.size
+		off := w.size.Load()
 		n, err := unix.Splice(fd, nil, int(w.log.Fd()), &off, chunkSize, unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
 		if errors.Is(err, unix.EINTR) {
 			continue
@@ -149,8 +156,8 @@ func (w *Writer) copy(fd int) (int, error) {
 	if n <= 0 || err != nil {
 		return 0, err
 	}
-	if _, err := w.log.WriteAt(buf[:n], w.size); err != nil {
-		w.dropped += int64(n)
+	if _, err := w.log.WriteAt(buf[:n], w.size.Load()); err != nil {
+		w.dropped.Add(int64(n))
 		return 0, err
 	}
 	return n, nil
@@ -160,9 +167,16 @@ func (w *Writer) discard(fd int) (int, error) {
 	buf := make([]byte, chunkSize)
 	n, err := unix.Read(fd, buf)
 	if n > 0 {
-		w.dropped += int64(n)
+		w.taken.Add(int64(n))
+		w.dropped.Add(int64(n))
 	}
 	return max(n, 0), err
+}
+
+// fail has output be thrown away from now on.
+func (w *Writer) fail(path string, err error) {
+	err = fmt.Errorf("write %s: %w", path, err)
+	w.failure.CompareAndSwap(nil, &err)
 }
 
 // lockTurn locks the writer once lane may write: the other has no line open, or
@@ -188,16 +202,17 @@ func (w *Writer) lockTurn(lane Lane) {
 // added notes n bytes that lane has put at the end of the file.
 func (w *Writer) added(n int, lane Lane) {
 	now := time.Now()
-	w.size += int64(n)
-	next := record{end: w.size, lane: lane, at: now}
+	size := w.size.Add(int64(n))
+	w.taken.Add(int64(n))
+	next := record{end: size, lane: lane, at: now}
 	if w.last.end == 0 || w.last.lane != lane || now.Sub(w.last.at) > mergeSpan {
 		w.lastAt += recordSize
 		w.last = next
 	}
-	w.last.end = w.size
-	entry := record{end: w.size, lane: lane, at: now}
-	if _, err := w.index.WriteAt(entry.encode(), w.lastAt); err != nil && w.failure == nil {
-		w.failure = fmt.Errorf("write %s: %w", mapPath(w.path), err)
+	w.last.end = size
+	entry := record{end: size, lane: lane, at: now}
+	if _, err := w.index.WriteAt(entry.encode(), w.lastAt); err != nil {
+		w.fail(mapPath(w.path), err)
 	}
 	w.noteLine(lane, now)
 	w.announce()
@@ -205,7 +220,7 @@ func (w *Writer) added(n int, lane Lane) {
 
 func (w *Writer) noteLine(lane Lane, now time.Time) {
 	var tail [1]byte
-	_, err := w.log.ReadAt(tail[:], w.size-1)
+	_, err := w.log.ReadAt(tail[:], w.size.Load()-1)
 	wasOpen := w.open
 	w.open = err == nil && tail[0] != '\n' && tail[0] != '\r'
 	if w.open {
@@ -218,50 +233,59 @@ func (w *Writer) noteLine(lane Lane, now time.Time) {
 }
 
 func (w *Writer) announce() {
+	w.news.Lock()
+	defer w.news.Unlock()
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
 
-// Changed returns a channel that is closed at the next change, and whether the log
-// has ended.
+// Changed returns a channel that is closed at the next change, and whether the log has
+// ended. It never waits for the file system.
 func (w *Writer) Changed() (next <-chan struct{}, ended bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.news.Lock()
+	defer w.news.Unlock()
 	return w.changed, w.ended
 }
 
-// Size returns how many bytes the file holds.
-func (w *Writer) Size() int64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.size
-}
+// Size returns how many bytes the file holds. It never waits for the file system.
+func (w *Writer) Size() int64 { return w.size.Load() }
 
-// Failure returns how many bytes were thrown away, and why output could not be
-// written; nil if all is well.
+// Taken returns how many bytes were taken from the pipes, kept or not. It never waits for
+// the file system.
+func (w *Writer) Taken() int64 { return w.taken.Load() }
+
+// Failure returns how many bytes were thrown away, and why output could not be written; nil
+// if all is well. It never waits for the file system.
 func (w *Writer) Failure() (dropped int64, why error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.dropped, w.failure
+	if failure := w.failure.Load(); failure != nil {
+		why = *failure
+	}
+	return w.dropped.Load(), why
 }
 
 // Removed reports whether the file has lost its name: it is still written, but nobody
-// can open it any more.
+// can open it any more. While it is being written that is not known.
 func (w *Writer) Removed() bool {
-	w.mu.Lock()
+	if !w.mu.TryLock() {
+		return false
+	}
 	defer w.mu.Unlock()
 	var stat unix.Stat_t
-	return !w.ended && unix.Fstat(int(w.log.Fd()), &stat) == nil && stat.Nlink == 0
+	return unix.Fstat(int(w.log.Fd()), &stat) == nil && stat.Nlink == 0
 }
 
-// Close ends the log. Pumps have ended, or what they would still move is given up.
+// Close ends the log. Pumps have ended, or what they would still move is given up. Whoever
+// follows hears of it at once; the files are closed once nobody writes them.
 func (w *Writer) Close() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ended {
+	w.news.Lock()
+	ended := w.ended
+	w.ended = true
+	w.news.Unlock()
+	if ended {
 		return nil
 	}
-	w.ended = true
 	w.announce()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return errors.Join(w.log.Close(), w.index.Close())
 }

@@ -1,0 +1,135 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/samples"
+)
+
+const (
+	// samplesFile is the file in the run's folder.
+	samplesFile = "samples"
+	// samplesWaiting is how much may wait for the disk: a minute of samples.
+	samplesWaiting = 60
+	// samplesEnd is how long the disk may take for what is left at the end.
+	samplesEnd = time.Second
+)
+
+// sampleFile keeps what is measured of all attempts in the run's folder. A goroutine of its
+// own does what touches the disk, so that one that hangs keeps nobody waiting: what it does
+// not take meanwhile is lost, which is said. It ends with close, or with the process.
+type sampleFile struct {
+	path  string
+	base  time.Time // from which seconds count, on the clock that stands still in a suspend
+	jobs  chan func() error
+	ctx   context.Context // until close
+	stop  context.CancelFunc
+	ended chan struct{}
+	warn  func(ctx context.Context, message string)
+
+	recorder *samples.Recorder // of the goroutine
+	late     bool              // the disk takes nothing, which was said; of who measures
+}
+
+// newSampleFile begins to keep samples. The file is made with the first one.
+func newSampleFile(path string, warn func(ctx context.Context, message string)) *sampleFile {
+	f := &sampleFile{path: path, base: time.Now(), jobs: make(chan func() error, samplesWaiting), ended: make(chan struct{}), warn: warn}
+	f.ctx, f.stop = context.WithCancel(context.Background())
+	go f.work()
+	return f
+}
+
+func (f *sampleFile) work() {
+	defer close(f.ended)
+	failed := false
+	do := func(job func() error) {
+		if failed {
+			return
+		}
+		if err := job(); err != nil {
+			failed = true
+			f.warn(f.ctx, fmt.Sprintf("how much memory ranks use is not kept any more: %v; the run goes on", err))
+		}
+	}
+	for f.ctx.Err() == nil {
+		select {
+		case job := <-f.jobs:
+			do(job)
+		case <-f.ctx.Done():
+		}
+	}
+	for len(f.jobs) > 0 {
+		do(<-f.jobs)
+	}
+	if f.recorder != nil {
+		_ = f.recorder.Close() // a full disk was said when it was met
+	}
+}
+
+// do has the goroutine do something once the disk is free; false: too much waits for that.
+func (f *sampleFile) do(job func() error) bool {
+	select {
+	case f.jobs <- job:
+		return true
+	default:
+		return false
+	}
+}
+
+// keep puts a sample into the file: of each slot who is in it, and what was measured.
+func (f *sampleFile) keep(now time.Time, who []samples.Occupant, values []samples.Values) {
+	at := now.Sub(f.base).Seconds()
+	kept := f.do(func() (err error) {
+		if f.recorder == nil {
+			if f.recorder, err = samples.Create(f.path, len(who), float64(f.base.UnixMilli())/1000); err != nil {
+				return err
+			}
+		}
+		return f.recorder.Add(at, who, values)
+	})
+	switch {
+	case !kept && !f.late:
+		f.late = true
+		f.warn(f.ctx, fmt.Sprintf("the file system of %s takes nothing: how much memory ranks use is not kept meanwhile; the run goes on", filepath.Dir(f.path)))
+	case kept && len(f.jobs) <= 1:
+		f.late = false
+	}
+}
+
+// flush has what waits in memory written.
+func (f *sampleFile) flush() {
+	f.do(func() error {
+		if f.recorder == nil {
+			return nil
+		}
+		return f.recorder.Flush()
+	})
+}
+
+// read has use look at all that was kept so far.
+func (f *sampleFile) read(use func(*samples.Series)) {
+	f.do(func() error {
+		if f.recorder == nil {
+			return nil
+		}
+		if err := f.recorder.Flush(); err != nil {
+			return err
+		}
+		if series, err := samples.Read(f.path); err == nil { // else the next time may do
+			use(series)
+		}
+		return nil
+	})
+}
+
+// close completes the file, if the disk does that in time.
+func (f *sampleFile) close() {
+	f.stop()
+	select {
+	case <-f.ended:
+	case <-time.After(samplesEnd):
+	}
+}

@@ -1,0 +1,168 @@
+package agent
+
+import (
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/muster-dev/muster/launcher/samples"
+	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// measureOnce takes a sample of each rank into the peaks and the file.
+func (s *sampling) measureOnce(now time.Time) {
+	who, values := s.measureAll(now)
+	s.file.keep(now, who, values)
+}
+
+// measureAll takes a sample of each rank, and returns them by slot.
+func (s *sampling) measureAll(now time.Time) (who []samples.Occupant, values []samples.Values) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	resident := residentOf(s.pids)
+	processes := map[int][]int{}
+	for pid, who := range s.pids {
+		processes[who.rank] = append(processes[who.rank], pid)
+	}
+	who, values = slices.Repeat([]samples.Occupant{samples.Nobody}, s.slots), slices.Repeat([]samples.Values{samples.None()}, s.slots)
+	for rank, r := range s.ranks {
+		r.now = samples.None()
+		if bytes, runs := resident[rank]; runs {
+			r.now[samples.RSS] = bytes
+			s.ofDevice(&r.now, rank, r.device, now)
+			r.signs.look(now, processes[rank], r.now, s.sampledAt())
+			phase := r.told(&r.now, samples.PhaseOf(now.Sub(r.began).Seconds()))
+			r.peaks = samples.Raise(r.peaks, r.attempt, phase, r.now)
+		}
+		if r.slot < s.slots {
+			who[r.slot], values[r.slot] = samples.Occupant{Rank: rank, Attempt: r.attempt}, r.now
+		}
+	}
+	return who, values
+}
+
+const (
+	// toldStale is after how many seconds what a rank has told of torch's memory is not that
+	// of now any more.
+	toldStale = 60
+	// mostPhases bounds of how many phases that a program names peaks are kept.
+	mostPhases = 12
+)
+
+// told fills in what the rank tells of torch's memory of its device, all its processes
+// together, and returns the phase that it names, or else this one.
+func (r *sampledRank) told(v *samples.Values, phase string) string {
+	if r.worker == nil {
+		return phase
+	}
+	latest := r.worker.observer.latest()
+	if latest == nil {
+		return phase
+	}
+	age := rendezvous.Now().Sub(r.worker.began).Seconds()
+	if latest.Torch != nil {
+		for _, d := range latest.Torch.Devices {
+			if d.Device != r.seen || r.device == "" || age-d.At > toldStale {
+				continue
+			}
+			plus(&v[samples.Allocated], float64(d.Allocated))
+			plus(&v[samples.Reserved], float64(d.Reserved))
+			if free := d.LargestFree; free != nil && !(v[samples.LargestFree] > float64(*free)) {
+				v[samples.LargestFree] = float64(*free)
+			}
+		}
+	}
+	if latest.Phase == "" || len(r.peaks) >= mostPhases && !slices.ContainsFunc(r.peaks, func(p samples.Peak) bool { return p.Phase == latest.Phase }) {
+		return phase
+	}
+	return latest.Phase
+}
+
+// plus adds to a value that may not be known yet.
+func plus(into *float64, n float64) {
+	if math.IsNaN(*into) {
+		*into = 0
+	}
+	*into += n
+}
+
+// ofDevice fills in what the newest sample of devices tells of a rank's.
+func (s *sampling) ofDevice(v *samples.Values, rank int, uuid string, now time.Time) {
+	if len(s.kept) == 0 || uuid == "" {
+		return
+	}
+	newest := s.kept[len(s.kept)-1]
+	if now.Sub(newest.taken) > s.every+staleAfter {
+		return
+	}
+	if used, _ := newest.gpus.Used(uuid); used != nil {
+		v[samples.DeviceUsed] = float64(*used)
+	}
+	for _, g := range newest.gpus.GPUs {
+		if g.UUID == uuid {
+			setPercent(&v[samples.GPU], g.Utilization.GPU)
+			setPercent(&v[samples.Traffic], g.Utilization.Memory)
+		}
+	}
+	if held, known := heldBy(newest, s.pids, rank, uuid); known {
+		v[samples.Process] = held
+	}
+}
+
+func setPercent(into *float64, percent *int) {
+	if percent != nil {
+		*into = float64(*percent)
+	}
+}
+
+// heldBy is what the processes of a rank hold of its device. It is not known where the
+// driver tells no amounts, or names processes by numbers that mean others here.
+func heldBy(k keptSample, pids map[int]owner, rank int, uuid string) (bytes float64, known bool) {
+	known = inFirstPIDNamespace()
+	for i := range k.gpus.GPUs {
+		g := &k.gpus.GPUs[i]
+		if g.Processes == nil && (g.UUID == uuid || hasInstance(g, uuid)) {
+			return 0, false
+		}
+		for _, p := range g.Processes {
+			if who, is := pids[p.PID]; !is || who.rank != rank || g.DeviceOf(p) != uuid {
+				continue
+			}
+			if p.Memory == nil {
+				return 0, false
+			}
+			known = true
+			bytes += float64(*p.Memory)
+		}
+	}
+	return bytes, known
+}
+
+func hasInstance(g *plugins.GPUSample, uuid string) bool {
+	return slices.ContainsFunc(g.Instances, func(m plugins.MIGInstance) bool { return m.UUID == uuid })
+}
+
+// residentOf is the resident memory of each rank's processes, in bytes; ranks of which no
+// process is left are missing. It reads /proc/PID/statm (proc_pid_statm(5)).
+func residentOf(pids map[int]owner) map[int]float64 {
+	found := map[int]float64{}
+	page := float64(os.Getpagesize())
+	for pid, who := range pids {
+		text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(text))
+		if len(fields) < 2 {
+			continue
+		}
+		if pages, err := strconv.ParseFloat(fields[1], 64); err == nil && (pages > 0 || !who.child) {
+			found[who.rank] += pages * page
+		}
+	}
+	return found
+}
