@@ -78,7 +78,7 @@ func (a *agent) takeStacks(o *orders.Stacks) {
 		var all sync.WaitGroup
 		for _, s := range subjects {
 			all.Go(func() {
-				found := a.stackOf(ctx, s, spy, o.Deep)
+				found := a.stackOf(ctx, s, spy, o)
 				mu.Lock()
 				defer mu.Unlock()
 				taken.Ranks[s.rank] = found
@@ -131,7 +131,7 @@ func (a *agent) findSpy(subjects []subject) string {
 	return ""
 }
 
-func (a *agent) stackOf(ctx context.Context, s subject, spy string, deep bool) orders.RankStack {
+func (a *agent) stackOf(ctx context.Context, s subject, spy string, o *orders.Stacks) orders.RankStack {
 	found := orders.RankStack{PID: s.pid, State: kernelState(s.pid)}
 	written, _ := within(diskWait, func() (all writings) {
 		all.stdout, _ = ranklog.Tail(s.log.Path(), ranklog.Stdout, tailSize)
@@ -139,7 +139,7 @@ func (a *agent) stackOf(ctx context.Context, s subject, spy string, deep bool) o
 		return all
 	})
 	found.Stdout, found.Stderr = written.stdout, written.stderr
-	if !deep {
+	if !o.Deep {
 		return found
 	}
 	s.signs.excuse(stacksLimit)
@@ -148,7 +148,7 @@ func (a *agent) stackOf(ctx context.Context, s subject, spy string, deep bool) o
 	var why []string
 	for _, way := range []func() (how, text string, err error){
 		func() (string, string, error) { return a.bySpy(ctx, s, spy) },
-		func() (string, string, error) { return bySignal(s) },
+		func() (string, string, error) { return bySignal(s, o.Signal) },
 		func() (string, string, error) { return byKernel(s.pid) },
 	} {
 		how, text, err := way()
@@ -186,13 +186,17 @@ func (a *agent) bySpy(ctx context.Context, s subject, spy string) (how, text str
 
 // bySignal has Python's faulthandler write the stacks, where the program has registered it:
 // a signal that nobody catches would end it.
-func bySignal(s subject) (how, text string, err error) {
-	if !proc.Catches(s.pid, int(unix.SIGUSR1)) {
-		return "", "", fmt.Errorf("the program catches no SIGUSR1 (faulthandler.register(signal.SIGUSR1, all_threads=True))")
+func bySignal(s subject, name string) (how, text string, err error) {
+	signal := unix.SignalNum(name)
+	if signal == 0 {
+		return "", "", fmt.Errorf("the job file has no signal sent (hang { signal = \"none\" })")
+	}
+	if !proc.Catches(s.pid, int(signal)) {
+		return "", "", fmt.Errorf("the program catches no %[1]s (faulthandler.register(signal.%[1]s, all_threads=True))", name)
 	}
 	from := s.log.Size()
-	if err := proc.Signal(s.id, unix.SIGUSR1); err != nil {
-		return "", "", fmt.Errorf("SIGUSR1: %w", err)
+	if err := proc.Signal(s.id, signal); err != nil {
+		return "", "", fmt.Errorf("%s: %w", name, err)
 	}
 	for end := time.Now().Add(signalWait); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if text = writtenSince(s.log.Path(), from); strings.Contains(text, "most recent call first") && strings.HasSuffix(text, "\n") {
@@ -200,7 +204,7 @@ func bySignal(s subject) (how, text string, err error) {
 			return "faulthandler", writtenSince(s.log.Path(), from), nil
 		}
 	}
-	return "", "", fmt.Errorf("the program catches SIGUSR1 and wrote no stack within %v", signalWait)
+	return "", "", fmt.Errorf("the program catches %s and wrote no stack within %v", name, signalWait)
 }
 
 // writtenSince is what a rank has written from a place of its log on.

@@ -195,9 +195,13 @@ func (b *brain) hangsNow(seen []hang.Seen) {
 	for _, s := range seen {
 		byHost[b.ranks[s.Rank].host] = append(byHost[b.ranks[s.Rank].host], s.Rank)
 	}
+	signal := b.job.Hang.Signal
+	if signal == config.NoSignal {
+		signal = ""
+	}
 	for host, ranks := range byHost {
 		a.open[host] = true
-		b.send(host, orders.Order{Stacks: &orders.Stacks{Number: a.number, Ranks: ranks, Deep: b.job.Hang.Stacks}})
+		b.send(host, orders.Order{Stacks: &orders.Stacks{Number: a.number, Ranks: ranks, Deep: b.job.Hang.Stacks, Signal: signal}})
 	}
 	b.warn("", "%s; finding out where they are", b.silenceWords(seen))
 }

@@ -70,6 +70,21 @@ func TestAHangIsExplainedByTheProgramsOwnStackHandler(t *testing.T) {
 	t.Errorf("no line says where the stack is: %q", rep.FirstCause.Evidence)
 }
 
+// To a program of a cluster SIGUSR1 may mean that it is to write a checkpoint and end.
+func TestAProgramIsAskedForItsStackByTheSignalOfTheJobFileOnly(t *testing.T) {
+	u := newUser(t, threeHosts(t))
+	handler := "import faulthandler, signal\nfaulthandler.register(signal.SIGUSR2, all_threads=True)\n" +
+		"signal.signal(signal.SIGUSR1, lambda *_: open('" + u.path("asked") + "', 'w').close())"
+	for name, says := range map[string]string{"SIGUSR2": "by faulthandler in <module> (", "none": `hang { signal = "none" }`} {
+		more := strings.Replace(hangStops, "hang {", "hang {\n    signal = "+hclString(name), 1)
+		u.run("run", u.write(job{command: u.steps(handler), hosts: []string{"host-z", "host-a"}, perHost: 2, more: more})).exits(124)
+		u.lastReport().evidenceHas(t, says)
+	}
+	if u.exists("asked") {
+		t.Error("SIGUSR1 was sent")
+	}
+}
+
 // py-spy needs no help of the program.
 func TestAHangIsExplainedByPySpyWhereTheHostHasIt(t *testing.T) {
 	u := newUser(t, threeHosts(t))

@@ -149,6 +149,8 @@ type Stacks struct {
 	Number int   `json:"number"` // from 1
 	Ranks  []int `json:"ranks"`
 	Deep   bool  `json:"deep"` // stacks too, not only the last lines of output
+	// Signal has programs that catch it write their stacks, such as "SIGUSR1"; "": none is sent.
+	Signal string `json:"signal,omitempty"`
 }
 
 // Finish ends the agent, and with it the keeper. Answered by Finished.

@@ -5,6 +5,7 @@ job "hang" {
     silence = "1s"       # want: Time out of range
     action  = "restart"  # want: No restart block
     stacks  = "some"     # want: Wrong type
+    signal  = "SIGKILL"  # want: Invalid value
     timeout = "10m"      # want: Unsupported argument
   }
 }

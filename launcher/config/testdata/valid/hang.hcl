@@ -12,6 +12,6 @@ job "hang" {
   hang {
     silence = "90s"
     action  = "restart"
-    stacks  = false
+    signal  = "none"
   }
 }
