@@ -120,10 +120,6 @@ func (a *agent) orders() <-chan []byte {
 	return a.member.Messages()
 }
 
-// portPace is how often it is looked whether rank 0 listens: reading the kernel's tables of
-// sockets takes milliseconds, on the head host and while its workers start.
-const portPace = 100 * time.Millisecond
-
 // pace is how long the loop may sleep: short while ranks are being ended or a port
 // waits to be taken.
 func (a *agent) pace() time.Duration {
@@ -132,10 +128,11 @@ func (a *agent) pace() time.Duration {
 			return 10 * time.Millisecond
 		}
 	}
+	beat := rendezvous.HeartbeatOf(a.lease)
 	if a.hold != nil && len(a.hold.sockets) > 0 {
-		return portPace
+		return min(beat, a.hold.pace(rendezvous.Now()))
 	}
-	return rendezvous.HeartbeatOf(a.lease)
+	return beat
 }
 
 // hear takes in what the launcher says. It matters until the Join; then the
@@ -332,7 +329,7 @@ func (a *agent) tick(now rendezvous.Instant) {
 	a.tellObserved(now)
 	a.climb(now)
 	a.endAfterwards(now)
-	if a.hold != nil && now.Sub(a.portSeen) >= portPace {
+	if a.hold != nil && now.Sub(a.portSeen) >= a.hold.pace(now) {
 		a.portSeen = now
 		a.hold.letGoOnceTaken()
 	}

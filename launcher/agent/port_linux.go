@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-dev/muster/launcher/proc"
+	"github.com/muster-dev/muster/rendezvous"
 )
 
 // portHold is a port kept for rank 0: bound, but not listening, so that nobody else
@@ -19,6 +21,7 @@ type portHold struct {
 	port    int
 	sockets []int // bound, one per address family
 	lock    int   // abstract unix socket, held for the attempt
+	since   rendezvous.Instant
 }
 
 // holdPort takes a port of the range, outside the one that the kernel uses for
@@ -64,7 +67,7 @@ func holdersOf(first, last int) string {
 }
 
 func holdOne(port int) (*portHold, error) {
-	hold := &portHold{port: port, lock: -1}
+	hold := &portHold{port: port, lock: -1, since: rendezvous.Now()}
 	var err error
 	if hold.lock, err = bindNew(unix.AF_UNIX, unix.SOCK_DGRAM, &unix.SockaddrUnix{Name: fmt.Sprintf("@muster-port-%d", port)}); err != nil {
 		return nil, err
@@ -106,6 +109,19 @@ func bindNew(family, kind int, addr unix.Sockaddr) (int, error) {
 		return -1, err
 	}
 	return fd, nil
+}
+
+// How often it is looked whether rank 0 listens: reading the kernel's tables of sockets takes
+// milliseconds. Who has not done so for minutes may never do it.
+const (
+	portPace       = 100 * time.Millisecond
+	portPaceSlow   = 5 * time.Second
+	portPaceOfHeld = 20 // looks in the time that has passed
+)
+
+// pace is how long to wait between two looks.
+func (h *portHold) pace(now rendezvous.Instant) time.Duration {
+	return min(portPaceSlow, max(portPace, now.Sub(h.since)/portPaceOfHeld))
 }
 
 // letGoOnceTaken closes the bound sockets when somebody listens on the port, and

@@ -2,9 +2,6 @@ package agent
 
 import (
 	"math"
-	"os"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +24,8 @@ type signs struct {
 	cpu, files           time.Time
 	used                 map[int]usage // of its processes, by pid
 	looked               time.Time
+	moved                map[int]uint64 // what they had moved, by pid
+	movedLooked          time.Time
 	sampled              time.Time     // when the newest sample of its device was taken
 	rests                int           // of how many samples in a row its device did nothing
 	busy                 time.Duration // for how long its device has worked in all
@@ -35,16 +34,12 @@ type signs struct {
 	excused              atomic.Int64 // nanoseconds after began until which muster has it write
 }
 
-// usage is what a process has used since it began.
-type usage struct {
-	cpu   float64 // seconds
-	bytes uint64  // read and written
-}
-
 const (
 	// mostUnseen is how long may lie between two looks. Of what passes beyond that nobody
 	// knows: this process was stopped.
 	mostUnseen = 5 * time.Second
+	// filesAfter is for how long a rank has no other sign of life before files are looked at.
+	filesAfter = 2 * time.Second
 	// restsNeeded is of how many samples in a row a device does nothing before it is at rest:
 	// where one is taken each half minute, one tells little of the time between.
 	restsNeeded = 5
@@ -56,7 +51,7 @@ const (
 // signsOf begins to look at a worker; alone is whether it talks to no other rank.
 func signsOf(w *worker, alone bool) *signs {
 	now := time.Now()
-	s := &signs{began: now, alone: alone, output: now, device: now, cpu: now, files: now, looked: now, used: map[int]usage{}}
+	s := &signs{began: now, alone: alone, output: now, device: now, cpu: now, files: now, looked: now, movedLooked: now}
 	if w != nil {
 		s.log, s.observer = w.log, w.observer
 	}
@@ -71,9 +66,9 @@ func (s *signs) excuse(length time.Duration) {
 	}
 }
 
-// look looks for signs of life since the last look. pids are the rank's processes, and
-// sampled is when the values of its device were taken.
-func (s *signs) look(now time.Time, pids []int, v samples.Values, sampled time.Time) {
+// look looks for signs of life since the last look. used is what the rank's processes have,
+// and sampled is when the values of its device were taken.
+func (s *signs) look(now time.Time, used map[int]usage, v samples.Values, sampled time.Time) {
 	if unseen := now.Sub(s.looked) - mostUnseen; unseen > 0 {
 		for _, at := range []*time.Time{&s.output, &s.device, &s.cpu, &s.files} {
 			*at = at.Add(unseen)
@@ -88,7 +83,7 @@ func (s *signs) look(now time.Time, pids []int, v samples.Values, sampled time.T
 			}
 		}
 	}
-	s.lookAtProcesses(now, pids, excused)
+	s.lookAtProcesses(now, used, excused)
 	s.lookAtDevice(now, v, sampled)
 	if told := s.observer.latest(); told != nil {
 		s.toldAge = max(told.ProgressAt, told.FurthestAt, told.PhaseAt, told.CheckpointAt)
@@ -97,17 +92,27 @@ func (s *signs) look(now time.Time, pids []int, v samples.Values, sampled time.T
 	s.looked = now
 }
 
-func (s *signs) lookAtProcesses(now time.Time, pids []int, excused bool) {
+// wantsFiles reports whether it is to be looked what the rank's processes read and write:
+// it has no other sign of life.
+func (s *signs) wantsFiles(now time.Time) bool {
+	return s.moved == nil || s.pulse(now, 0, 0).Still() >= filesAfter.Seconds()
+}
+
+func (s *signs) lookAtProcesses(now time.Time, used map[int]usage, excused bool) {
 	passed := now.Sub(s.looked).Seconds()
+	files := s.wantsFiles(now)
 	var cpu float64
-	var bytes uint64
-	used := map[int]usage{}
-	for _, pid := range pids {
-		u := usageOf(pid)
+	var faulted, moved uint64
+	for pid, u := range used {
 		before := s.used[pid]
 		cpu += max(0, u.cpu-before.cpu)
-		bytes += u.bytes - min(before.bytes, u.bytes)
-		used[pid] = u
+		faulted += u.faulted - min(before.faulted, u.faulted)
+		moved += u.moved - min(s.moved[pid], u.moved)
+	}
+	bytes := float64(faulted) / passed
+	if files {
+		bytes += float64(moved) / now.Sub(s.movedLooked).Seconds()
+		s.moved, s.movedLooked = movedIn(used), now
 	}
 	s.used = used
 	if excused {
@@ -116,9 +121,17 @@ func (s *signs) lookAtProcesses(now time.Time, pids []int, excused bool) {
 	if cpu > hang.BusyCPU*passed {
 		s.cpu = now
 	}
-	if float64(bytes) > hang.BusyFiles*passed {
+	if bytes > hang.BusyFiles {
 		s.files = now
 	}
+}
+
+func movedIn(used map[int]usage) map[int]uint64 {
+	moved := map[int]uint64{}
+	for pid, u := range used {
+		moved[pid] = u.moved
+	}
+	return moved
 }
 
 // lookAtDevice looks at a device. As long as nothing is known of it, it is not at rest. What
@@ -168,42 +181,4 @@ func (s *signs) pulse(now time.Time, rank, attempt int) hang.Pulse {
 		p.Device = &device
 	}
 	return p
-}
-
-// ticks is the kernel's USER_HZ, which is 100 on all of Linux's platforms for programs.
-const ticks = 100
-
-// faultBytes is about what the kernel reads at a major page fault: a window of read-ahead
-// (the default of /sys/block/*/queue/read_ahead_kb).
-const faultBytes = 128 << 10
-
-// usageOf reads what a process has used. What cannot be read is none.
-func usageOf(pid int) usage {
-	dir := "/proc/" + strconv.Itoa(pid)
-	stat, _ := os.ReadFile(dir + "/stat")
-	io, _ := os.ReadFile(dir + "/io")
-	return usageIn(string(stat), string(io))
-}
-
-// usageIn is what the texts of /proc/PID/stat (proc_pid_stat(5): utime, stime, and majflt for
-// files that are mapped, as safetensors are) and /proc/PID/io tell: rchar and wchar count
-// read(2) and write(2) of files and pipes, and not what sockets send and receive; read_bytes
-// and write_bytes count what reaches a disk, by io_uring and aio too.
-func usageIn(stat, io string) (u usage) {
-	// The name, in parentheses, may hold anything; majflt is the 10th field behind it, utime
-	// the 12th.
-	if fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]); len(fields) > 12 {
-		faults, _ := strconv.ParseUint(fields[9], 10, 64)
-		user, _ := strconv.ParseFloat(fields[11], 64)
-		system, _ := strconv.ParseFloat(fields[12], 64)
-		u.cpu, u.bytes = (user+system)/ticks, faults*faultBytes
-	}
-	for line := range strings.Lines(io) {
-		switch name, number, _ := strings.Cut(strings.TrimSpace(line), ": "); name {
-		case "rchar", "wchar", "read_bytes", "write_bytes":
-			n, _ := strconv.ParseUint(number, 10, 64)
-			u.bytes += n
-		}
-	}
-	return u
 }

@@ -138,13 +138,47 @@ func TestWhatARankWritesBecauseMusterAsksIsNoSignOfLife(t *testing.T) {
 }
 
 func TestWhatAProcessReadsCountsHoweverItReads(t *testing.T) {
-	const stat = "42 (a) b) D 1 2 3 4 5 6 100 0 7 0 150 50 0 0 20 0 1 0"
-	u := usageIn(stat, "rchar: 10\nwchar: 20\nsyscr: 5\nread_bytes: 4096\nwrite_bytes: 0\n")
-	if u.cpu != 2 || u.bytes != 7*faultBytes+30+4096 {
+	const stat = "42 (a) b) D 1 2 3 4 5 6 100 0 7 0 150 50 0 0 20 0 1 0 5 90000 3 18446744073709551615"
+	u := usageIn([]byte(stat), []byte("rchar: 10\nwchar: 20\nsyscr: 5\nread_bytes: 4096\nwrite_bytes: 0\n"))
+	if u.cpu != 2 || u.faulted != 7*faultBytes || u.moved != 30+4096 || u.resident != 3*pageSize {
 		t.Errorf("%+v", u)
 	}
-	if u := usageIn("", ""); u != (usage{}) {
+	if u := usageIn(nil, nil); u != (usage{}) {
 		t.Errorf("of a process that is gone: %+v", u)
+	}
+}
+
+// Reading is looked at where nothing else tells that a rank works.
+func TestARankThatOnlyReadsIsAliveAndOneThatPrintsIsNotAskedForIt(t *testing.T) {
+	w := newWatched(false)
+	moved, asked := uint64(0), 0
+	pass := func(seconds int, rate uint64, prints bool) {
+		for range seconds {
+			w.now = w.now.Add(time.Second)
+			moved += rate
+			u := usage{}
+			if w.wantsFiles(w.now) {
+				u.moved = moved
+				asked++
+			}
+			if prints {
+				w.output = w.now
+			}
+			w.look(w.now, map[int]usage{7: u}, samples.None(), w.now)
+		}
+	}
+	pass(60, 1<<20, false)
+	if got := w.still(); got > filesAfter.Seconds() || asked < 20 {
+		t.Errorf("while it reads: still for %v s, looked %d times", got, asked)
+	}
+	asked = 0
+	pass(600, 1<<20, true)
+	if asked > 1 {
+		t.Errorf("while it prints: looked %d times", asked)
+	}
+	pass(60, 0, false)
+	if got := w.still(); got < 60-2*filesAfter.Seconds() {
+		t.Errorf("once it does nothing: still for %v s", got)
 	}
 }
 

@@ -50,6 +50,10 @@ func (s *sampling) take(found *plugins.GPUSamples, err error) time.Duration {
 	s.why, s.every = "", max(samplePace, time.Duration(found.Every*float64(time.Second)))
 	s.kept = append(s.kept, keptSample{found, s.pids, rendezvous.Now(), time.Now()})
 	s.kept = slices.Delete(s.kept, 0, max(0, len(s.kept)-samplesKept))
+	select {
+	case s.fresh <- struct{}{}:
+	default: // who measures has not come to the one before
+	}
 	return s.every
 }
 

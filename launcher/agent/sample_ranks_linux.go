@@ -2,10 +2,7 @@ package agent
 
 import (
 	"math"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/muster-dev/muster/launcher/samples"
@@ -23,18 +20,17 @@ func (s *sampling) measureOnce(now time.Time) {
 func (s *sampling) measureAll(now time.Time) (who []samples.Occupant, values []samples.Values) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	resident := residentOf(s.pids)
-	processes := map[int][]int{}
-	for pid, who := range s.pids {
-		processes[who.rank] = append(processes[who.rank], pid)
-	}
+	used := usagesOf(s.pids, func(rank int) bool {
+		r := s.ranks[rank]
+		return r != nil && r.signs.wantsFiles(now)
+	})
 	who, values = slices.Repeat([]samples.Occupant{samples.Nobody}, s.slots), slices.Repeat([]samples.Values{samples.None()}, s.slots)
 	for rank, r := range s.ranks {
 		r.now = samples.None()
-		if bytes, runs := resident[rank]; runs {
-			r.now[samples.RSS] = bytes
+		if mine := used[rank]; mine != nil {
+			r.now[samples.RSS] = residentIn(mine)
 			s.ofDevice(&r.now, rank, r.device, now)
-			r.signs.look(now, processes[rank], r.now, s.sampledAt())
+			r.signs.look(now, mine, r.now, s.sampledAt())
 			phase := r.told(&r.now, samples.PhaseOf(now.Sub(r.began).Seconds()))
 			r.peaks = samples.Raise(r.peaks, r.attempt, phase, r.now)
 		}
@@ -146,23 +142,9 @@ func hasInstance(g *plugins.GPUSample, uuid string) bool {
 	return slices.ContainsFunc(g.Instances, func(m plugins.MIGInstance) bool { return m.UUID == uuid })
 }
 
-// residentOf is the resident memory of each rank's processes, in bytes; ranks of which no
-// process is left are missing. It reads /proc/PID/statm (proc_pid_statm(5)).
-func residentOf(pids map[int]owner) map[int]float64 {
-	found := map[int]float64{}
-	page := float64(os.Getpagesize())
-	for pid, who := range pids {
-		text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
-		if err != nil {
-			continue
-		}
-		fields := strings.Fields(string(text))
-		if len(fields) < 2 {
-			continue
-		}
-		if pages, err := strconv.ParseFloat(fields[1], 64); err == nil && (pages > 0 || !who.child) {
-			found[who.rank] += pages * page
-		}
+func residentIn(used map[int]usage) (bytes float64) {
+	for _, u := range used {
+		bytes += u.resident
 	}
-	return found
+	return bytes
 }

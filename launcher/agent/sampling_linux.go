@@ -44,6 +44,7 @@ type sampling struct {
 	cancel  context.CancelFunc
 	over    bool // it was ended
 	ended   sync.WaitGroup
+	fresh   chan struct{} // gets a value when devices were sampled
 
 	mu    sync.Mutex
 	ranks map[int]*sampledRank
@@ -83,7 +84,7 @@ func (a *agent) sample(o *orders.Start, devices prober) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &sampling{
 		file: a.samples, attempt: a.attempt, slots: o.Slots, began: time.Now(), cancel: cancel, every: samplePace,
-		ranks: map[int]*sampledRank{}, pids: map[int]owner{},
+		ranks: map[int]*sampledRank{}, pids: map[int]owner{}, fresh: make(chan struct{}, 1),
 	}
 	s.add(started, a.workers)
 	a.sampling = s
@@ -174,11 +175,9 @@ func (a *agent) warnOfSamples(ctx context.Context, message string) {
 
 // measure takes a sample each second and tells the coordinator now and then.
 func (a *agent) measure(ctx context.Context, s *sampling) {
-	ticker := time.NewTicker(samplePace)
-	defer ticker.Stop()
 	defer s.file.flush()
 	var tree, told, judged time.Time
-	for {
+	for first := true; first || s.awaitTurn(ctx); first = false {
 		now := time.Now()
 		if now.Sub(tree) >= treePace || now.Sub(s.began) < treeSettled || s.hasStrangers() {
 			if !a.findProcesses(ctx, s) {
@@ -201,12 +200,30 @@ func (a *agent) measure(ctx context.Context, s *sampling) {
 				a.tell(orders.News{Pulses: pulses})
 			})
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
 	}
+}
+
+// awaitTurn waits until ranks are to be measured: once their devices were, so that all is of
+// one moment and this process wakes up once, and without them each second; false: ctx has
+// ended.
+func (s *sampling) awaitTurn(ctx context.Context) bool {
+	limit := samplePace
+	if s.isFed() {
+		limit += samplePace / 2
+	}
+	select {
+	case <-s.fresh:
+	case <-time.After(limit):
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// isFed reports whether devices are sampled as often as ranks are.
+func (s *sampling) isFed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.why == "" && s.every <= samplePace && time.Since(s.sampledAt()) < 2*samplePace
 }
 
 // postUntil posts to the loop, unless ctx ends before it has room.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -250,7 +251,7 @@ func (a *agent) ranksByPIDOf(all []proc.Stat) map[int]owner {
 
 // inFirstPIDNamespace reports whether process numbers here are the machine's own; the
 // kernel fixes the number of its namespace (PROC_PID_INIT_INO).
-func inFirstPIDNamespace() bool {
+var inFirstPIDNamespace = sync.OnceValue(func() bool {
 	namespace, _ := os.Readlink("/proc/self/ns/pid")
 	return namespace == "pid:[4026531836]"
-}
+})

@@ -9,8 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,7 +19,8 @@ import (
 )
 
 // What sampling is measured by: a host with eight GPUs, on each a rank with eight children,
-// as data loaders are.
+// as data loaders are; and beside it a host without GPUs on which one process runs, for a run
+// costs something too that has nothing to sample.
 const (
 	sampledRanks    = 8
 	sampledChildren = 8
@@ -29,7 +28,7 @@ const (
 	// part of sampling.
 	calm = 100 * time.Second
 	// sampledFor is how long is measured.
-	sampledFor = 30 * time.Second
+	sampledFor = 40 * time.Second
 )
 
 // measureSampling prints what it costs to watch ranks while they run.
@@ -38,64 +37,124 @@ func measureSampling(ctx context.Context, muster string) error {
 	if err != nil {
 		return err
 	}
-	bed, err := testbed.Start(ctx, testbed.Options{Hosts: 1, Each: func(_ int, h *testbed.HostOptions) { h.GPUs = look }})
+	for i := range look.GPUs { // as ranks have them that train
+		look.GPUs[i].Utilization = &gpus.Utilization{GPU: 97, Memory: 41}
+	}
+	bed, err := testbed.Start(ctx, testbed.Options{Hosts: 2, Each: func(i int, h *testbed.HostOptions) {
+		if i == 0 {
+			h.GPUs = look
+		}
+	}})
 	if err != nil {
 		return err
 	}
 	defer bed.Close()
-	job := filepath.Join(bed.Dir, "sampled.hcl")
-	script := fmt.Sprintf("for i in $(seq %d); do sleep 1000 & done; exec cudaworker -bytes 10GiB -for 10m", sampledChildren)
-	text := fmt.Sprintf("job \"sampled\" {\n  command = [\"sh\", \"-c\", %q]\n  hosts \"ssh\" { names = [%q] }\n  stop { grace = \"1s\" }\n}\n", script, bed.Hosts[0].Name)
-	if err := os.WriteFile(job, []byte(text), 0o644); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, calm+sampledFor+patience)
+	ctx, cancel := context.WithTimeout(ctx, calm+2*sampledFor+patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, muster, "run", job)
-	cmd.Env = bed.ClientEnv()
-	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		return err
+	var runs []*watched
+	for i, ranks := range []string{`backend = "none"`, "backend = \"none\"\n    devices = \"none\"\n    per_host = 1"} {
+		script := "exec sleep 1000"
+		if i == 0 {
+			script = fmt.Sprintf("for i in $(seq %d); do sleep 1000 & done; exec cudaworker -bytes 10GiB -for 10m", sampledChildren)
+		}
+		w, err := watch(ctx, muster, bed, bed.Hosts[i], script, ranks)
+		if err != nil {
+			return err
+		}
+		runs = append(runs, w)
 	}
-	err = printCosts(ctx, bed.Hosts[0])
-	cancel() // asks muster to stop the run
-	if waitErr := cmd.Wait(); err != nil {
-		return fmt.Errorf("%w; muster: %v\n%s", err, waitErr, out.Bytes())
+	err = printCosts(ctx, muster, bed)
+	cancel() // asks muster to stop the runs
+	for _, w := range runs {
+		if waitErr := w.cmd.Wait(); err != nil {
+			err = fmt.Errorf("%w; muster: %v\n%s", err, waitErr, w.out.Bytes())
+		}
 	}
-	return nil
+	return err
 }
 
-func printCosts(ctx context.Context, h *testbed.Host) error {
+// watched is a run that is watched.
+type watched struct {
+	cmd *exec.Cmd
+	out bytes.Buffer
+}
+
+func watch(ctx context.Context, muster string, bed *testbed.Bed, h *testbed.Host, script, ranks string) (*watched, error) {
+	job := filepath.Join(bed.Dir, h.Name+".hcl")
+	text := fmt.Sprintf("job %q {\n  command = [\"sh\", \"-c\", %q]\n  hosts \"ssh\" { names = [%q] }\n  ranks {\n    %s\n  }\n  stop { grace = \"1s\" }\n}\n", h.Name, script, h.Name, ranks)
+	if err := os.WriteFile(job, []byte(text), 0o644); err != nil {
+		return nil, err
+	}
+	w := &watched{cmd: exec.CommandContext(ctx, muster, "run", job)}
+	w.cmd.Env = bed.ClientEnv()
+	w.cmd.Cancel = func() error { return w.cmd.Process.Signal(unix.SIGTERM) }
+	w.cmd.WaitDelay = 10 * time.Second
+	w.cmd.Stdout, w.cmd.Stderr = &w.out, &w.out
+	return w, w.cmd.Start()
+}
+
+// shares is what each role has used of a core, in percent.
+type shares map[string]float64
+
+// sharesOf measures processes of a host for a while.
+func sharesOf(ctx context.Context, hosts ...*testbed.Host) ([]shares, error) {
+	var before []map[string]time.Duration
+	for _, h := range hosts {
+		used, err := costs(h)
+		if err != nil {
+			return nil, err
+		}
+		before = append(before, used)
+	}
+	if err := pause(ctx, sampledFor); err != nil {
+		return nil, err
+	}
+	var all []shares
+	for i, h := range hosts {
+		after, err := costs(h)
+		if err != nil {
+			return nil, err
+		}
+		share := shares{}
+		for role := range after {
+			share[role] = 100 * (after[role] - before[i][role]).Seconds() / sampledFor.Seconds()
+			share["all"] += share[role]
+		}
+		all = append(all, share)
+	}
+	return all, nil
+}
+
+// printCosts measures both hosts, and the first again while somebody looks on.
+func printCosts(ctx context.Context, muster string, bed *testbed.Bed) error {
 	if err := pause(ctx, calm); err != nil {
 		return err
 	}
-	before, err := costs(h)
+	found, err := sharesOf(ctx, bed.Hosts[0], bed.Hosts[1])
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, sampledFor); err != nil {
+	looking, stop := context.WithCancel(ctx)
+	defer stop()
+	top := exec.CommandContext(looking, muster, "top", bed.Hosts[0].Name, "--json")
+	top.Env = bed.ClientEnv()
+	if err := top.Start(); err != nil {
 		return err
 	}
-	after, err := costs(h)
+	seen, err := sharesOf(ctx, bed.Hosts[0])
+	stop()
+	_ = top.Wait() // it was killed
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\nCPU time to watch %d ranks with %d children each on %d GPUs, in %% of a core, by the stand-in for NVML\n\n", sampledRanks, sampledChildren, sampledRanks)
-	sum := 0.0
-	var roles []string
-	for role := range after {
-		roles = append(roles, role)
+	watched, one, looked := found[0], found[1], seen[0]
+	fmt.Printf("\nCPU time of muster on a host, in %% of a core: to watch %d ranks with %d children each on %d GPUs (by the stand-in for NVML), and one process without GPU; and the former while muster top looks on\n\n", sampledRanks, sampledChildren, sampledRanks)
+	fmt.Printf("%-12s %7s %7s %7s %9s %7s\n", "", "watched", "one", "more", "with top", "more")
+	for _, role := range []string{"agent", "coordinator", "keeper", "plugins", "all"} {
+		fmt.Printf("%-12s %7.2f %7.2f %7.2f %9.2f %7.2f\n", role, watched[role], one[role], watched[role]-one[role], looked[role], looked[role]-watched[role])
 	}
-	slices.Sort(roles)
-	for _, role := range roles {
-		share := 100 * (after[role] - before[role]).Seconds() / sampledFor.Seconds()
-		sum += share
-		fmt.Printf("%-12s %5.2f\n", role, share)
-	}
-	fmt.Printf("%-12s %5.2f\n", "all", sum)
+	used := top.ProcessState.UserTime() + top.ProcessState.SystemTime()
+	fmt.Printf("\nmuster top itself: %.2f\n", 100*used.Seconds()/sampledFor.Seconds())
 	return nil
 }
 
@@ -108,8 +167,9 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// costs is the CPU time of muster's processes on a host, by role, in their user and system
-// time (fields 14 and 15 of /proc/PID/stat, in hundredths of a second).
+// costs is the CPU time of muster's processes on a host, by role: of their threads, the first
+// number of /proc/PID/task/TID/schedstat, in nanoseconds. A thread that ends between two looks
+// is missed; Go's do not.
 func costs(h *testbed.Host) (map[string]time.Duration, error) {
 	processes, err := h.Leftovers()
 	if err != nil {
@@ -121,17 +181,23 @@ func costs(h *testbed.Host) (map[string]time.Duration, error) {
 		if len(p.Args) > 0 && strings.Contains(p.Args[0], "muster-plugin") {
 			role = "plugins"
 		}
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.MachinePID))
-		if role == "" || err != nil {
+		if role == "" {
 			continue
 		}
-		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		for _, field := range fields[11:13] {
-			ticks, err := strconv.Atoi(field)
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.MachinePID))
+		if err != nil {
+			return nil, err
+		}
+		for _, thread := range threads {
+			var ran time.Duration
+			text, err := os.ReadFile(thread)
 			if err != nil {
-				return nil, err
+				continue // it has ended
 			}
-			found[role] += time.Duration(ticks) * 10 * time.Millisecond
+			if _, err := fmt.Sscan(string(text), &ran); err != nil {
+				return nil, fmt.Errorf("%s: %w", thread, err)
+			}
+			found[role] += ran
 		}
 	}
 	if found["agent"] == 0 {

@@ -28,7 +28,8 @@ type Stat struct {
 
 // StatOf reads the process with this pid now.
 func StatOf(pid int) (Stat, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	var room [1024]byte
+	text, err := Read(room[:0], pid, "stat")
 	if err != nil {
 		return Stat{}, err
 	}

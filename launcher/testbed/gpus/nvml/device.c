@@ -11,7 +11,7 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct table scenario;
 static struct stat seen;
-static int started;
+static int started, number;
 
 const char *look(const char *format, ...) {
   char path[512];
@@ -65,8 +65,11 @@ static int refresh(void) {
   table_free(&scenario);
   scenario = fresh;
   seen = now;
+  number++;
   return 0;
 }
+
+int scenario_number(void) { return number; }
 
 void unlock(struct lock *l) {
   if (l->held) pthread_mutex_unlock(&mutex);

@@ -16,6 +16,7 @@
 const char *look(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int has(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int gpu_count(void);
+int scenario_number(void); // another one for each scenario that was read
 int port_count(int gpu); // -1: the product has no NVLink
 int instance_count(int gpu);
 

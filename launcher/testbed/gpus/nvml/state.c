@@ -1,6 +1,11 @@
 // What processes hold: those of the scenario, and those that noted themselves in the
 // folder "state" and are still the same processes.
 #include <dirent.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "standin.h"
 
@@ -104,10 +109,44 @@ static int note(const char *path, struct holder *h) {
   return counts;
 }
 
-int holders(struct holder **list) {
-  *list = NULL;
-  int n = listed(list);
+// What the notes said when they were read last. The driver knows all that without reading
+// files: what it costs to ask it is measured by this library too.
+static struct {
+  struct timespec changed; // of the folder when they were read
+  int scenario;            // in force then
+  int valid, n;
+  struct holder *list;
+  struct pollfd *ends; // of the processes
+} notes;
+
+enum { COARSE = 50 }; // milliseconds within which two changes of a folder may have one time
+
+static void forget(void) {
+  for (int i = 0; i < notes.n; i++) close(notes.ends[i].fd);
+  free(notes.list);
+  free(notes.ends);
+  memset(&notes, 0, sizeof notes);
+}
+
+// hold keeps a note as long as its process is there.
+static void hold(const char *path) {
+  struct holder *h = more(&notes.list, notes.n);
+  if (!note(path, h)) return;
+  int end = (int)syscall(SYS_pidfd_open, h->pid, 0);
+  if (end < 0) notes.valid = 0; // it is read again the next time
+  notes.ends = realloc(notes.ends, (notes.n + 1) * sizeof *notes.ends);
+  if (!notes.ends) abort();
+  notes.ends[notes.n++] = (struct pollfd){.fd = end, .events = POLLIN};
+}
+
+static void read_notes(const struct stat *of) {
+  struct timespec now;
   char path[1024];
+  forget();
+  clock_gettime(CLOCK_REALTIME, &now);
+  notes.changed = of->st_mtim;
+  notes.scenario = scenario_number();
+  notes.valid = (now.tv_sec - of->st_mtim.tv_sec) * 1000 + (now.tv_nsec - of->st_mtim.tv_nsec) / 1000000 > COARSE;
   snprintf(path, sizeof path, "%s/state", folder());
   struct dirent **names;
   int found = scandir(path, &names, NULL, alphasort);
@@ -115,11 +154,32 @@ int holders(struct holder **list) {
     char first = names[i]->d_name[0];
     if (first >= '0' && first <= '9') {
       snprintf(path, sizeof path, "%s/state/%s", folder(), names[i]->d_name);
-      if (note(path, more(list, n))) n++;
+      hold(path);
     }
     free(names[i]);
   }
   if (found >= 0) free(names);
+}
+
+// refresh_notes reads them where something may have changed.
+static void refresh_notes(void) {
+  struct stat now;
+  char path[1024];
+  snprintf(path, sizeof path, "%s/state", folder());
+  if (stat(path, &now)) {
+    forget();
+    return;
+  }
+  if (!notes.valid || notes.scenario != scenario_number() || now.st_mtim.tv_sec != notes.changed.tv_sec ||
+      now.st_mtim.tv_nsec != notes.changed.tv_nsec || poll(notes.ends, notes.n, 0) != 0)
+    read_notes(&now);
+}
+
+int holders(struct holder **list) {
+  *list = NULL;
+  int n = listed(list);
+  refresh_notes();
+  for (int i = 0; i < notes.n; i++) *more(list, n++) = notes.list[i];
   return n;
 }
 
