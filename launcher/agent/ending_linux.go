@@ -1,0 +1,202 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/proc"
+	"github.com/muster-dev/muster/launcher/rundir"
+	"github.com/muster-dev/muster/rendezvous"
+)
+
+// fail ends the workers because this host lost what it needs to go on.
+func (a *agent) fail(reason string) {
+	if a.failing != "" {
+		return
+	}
+	a.failing = reason
+	a.tell(orders.News{Failing: &orders.Failing{Reason: reason}})
+	for _, w := range a.workers {
+		w.stop(min(a.grace, a.lease), false)
+	}
+}
+
+func (a *agent) climb(now rendezvous.Instant) {
+	ending := false
+	for _, w := range a.workers {
+		ending = ending || w.ladder != nil && !w.concluded
+	}
+	if !ending {
+		return
+	}
+	others := a.ranksOf(proc.All())
+	for rank, w := range a.workers {
+		if w.ladder == nil || w.concluded || !w.climb(now, others[rank]) {
+			continue
+		}
+		a.conclude(w, others[rank])
+	}
+}
+
+func (a *agent) conclude(w *worker, left []proc.Stat) {
+	cut := !w.drained && w.emptyAt != 0
+	w.closeLog()
+	w.observer.close()
+	a.warnOfLog(w)
+	_ = a.leash.send(tug{Let: w.log.Path()}, nil)
+	ended, at := w.outcome(cut, left), rendezvous.Now()
+	ended.Evidence = a.evidence(w, ended)
+	if a.fromDevice(ended) {
+		a.lookAfterwards(w, ended, at)
+		return
+	}
+	a.bury(w, ended, at)
+}
+
+// bury tells of a worker's end, after which it is no worker any more.
+func (a *agent) bury(w *worker, ended *orders.Ended, at rendezvous.Instant) {
+	if a.workers[w.rank] == w {
+		delete(a.workers, w.rank)
+	}
+	if len(a.workers) == 0 {
+		a.sight.end()
+		a.endSampling()
+	}
+	a.checkMPS(w)
+	if len(a.workers) == 0 {
+		a.mps.unwatch()
+	}
+	ended.Peaks = a.sampling.leave(w)
+	w.scene.leave()
+	a.tellAt(orders.News{Ended: ended}, at)
+}
+
+// checkLease ends the workers when the coordinator is not heard: the stop signal at
+// two thirds of the lease, SIGKILL at its end. It counts from when the last answered
+// heartbeat was sent, so that the coordinator, which counts from later, never takes
+// for dead what still lives.
+func (a *agent) checkLease(now rendezvous.Instant) {
+	if a.member == nil {
+		return
+	}
+	silent := now.Sub(a.member.Answered())
+	switch {
+	case silent >= a.lease:
+		for _, w := range a.workers {
+			w.stop(0, true)
+		}
+		a.fail("no answer from the coordinator within the lease")
+	case silent >= a.lease*2/3 && a.failing == "":
+		a.grace = min(a.grace, a.lease/3)
+		a.fail(fmt.Sprintf("no answer from the coordinator for %v", silent.Round(time.Second)))
+	case a.failing == "" && a.member.Gone() != nil:
+		a.fail("the coordinator is gone: " + a.member.Gone().Error())
+	}
+}
+
+// finish ends what is left on this host: daemons that setup has started, say, and then those
+// of MPS, which may take a moment.
+func (a *agent) finish() {
+	if a.finished || a.clearing {
+		return
+	}
+	a.clearing = true
+	a.sight.end()
+	a.closeSamples()
+	a.mps.unwatch()
+	if a.mps.isUnused() {
+		a.clear(nil)
+		return
+	}
+	go func() {
+		left := a.mps.end(a.reaper, a.place.run)
+		a.post(func() { a.clear(left) })
+	}()
+}
+
+// clear ends what is left but for the daemons of MPS, and tells what cannot be ended.
+func (a *agent) clear(left []string) {
+	a.finished = true
+	for _, s := range endBelow() {
+		left = append(left, fmt.Sprintf("%s (pid %d, state %c)", s.Command, s.PID, s.State))
+	}
+	if a.hold != nil {
+		a.hold.release()
+	}
+	a.tell(orders.News{Finished: &orders.Finished{Left: left}})
+}
+
+// politeWait is how long what setup has started may take to end after SIGTERM.
+const politeWait = 2 * time.Second
+
+func endBelow() []proc.Stat {
+	for _, s := range proc.Below(os.Getpid(), proc.All()) {
+		_ = proc.Signal(s.ID, unix.SIGTERM)
+	}
+	deadline := time.Now().Add(politeWait)
+	for len(proc.Below(os.Getpid(), proc.All())) > 0 && time.Now().Before(deadline) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	return proc.KillBelow(killWait, nil)
+}
+
+// leave says goodbye: to the keeper, and to the coordinator once it has taken in everything.
+func (a *agent) leave() error {
+	if a.noKeeper > a.lease || !a.isReleased() {
+		a.replaceKeeper()
+	}
+	if a.member != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), min(5*time.Second, a.lease))
+		defer cancel()
+		a.member.Leave(ctx)
+	}
+	return nil
+}
+
+// isReleased tells the keeper that nothing is left, and reports whether it has taken that
+// in. One that is dead or stopped does not.
+func (a *agent) isReleased() bool {
+	_ = a.leash.send(tug{Done: true}, nil)
+	limit := time.After(a.lease)
+	for !a.released {
+		if proc.Parent() != a.keeper {
+			return false
+		}
+		select {
+		case f := <-a.inbox:
+			f()
+		case <-limit:
+			return false
+		}
+	}
+	return true
+}
+
+// replaceKeeper does what is left to do of a keeper that died or is stopped: nobody else
+// would end the latter, and it must not wake up to a run that is over; and on the head
+// host nobody else would notice that the coordinator hangs.
+func (a *agent) replaceKeeper() {
+	_ = proc.Signal(a.keeper, unix.SIGKILL)
+	answered := rendezvous.Now()
+	for proc.Lives(a.beside) {
+		if a.member != nil {
+			answered = max(answered, a.member.Answered())
+		}
+		silent := rendezvous.Now().Sub(answered)
+		if silent >= a.lease {
+			_ = proc.Signal(a.beside, unix.SIGKILL)
+		}
+		if silent >= a.lease+killWait {
+			break // state D
+		}
+		time.Sleep(endPoll)
+	}
+	rundir.Remove(a.socketDir)
+}
+
+const endPoll = 50 * time.Millisecond
