@@ -289,7 +289,7 @@ func (k *Known) printLogs(ctx context.Context, set config.RankSet) error {
 		if started {
 			attempt = of.Attempt
 		}
-		byHost[host] = append(byHost[host], fmt.Sprintf("%d/%d", attempt, rank))
+		byHost[host] = append(byHost[host], output(attempt, rank, 0))
 	}
 	var mu sync.Mutex
 	var all sync.WaitGroup

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/remote"
 	"github.com/muster-dev/muster/launcher/report"
 )
@@ -125,25 +124,17 @@ func (w *watch) takeOver(ctx context.Context, l *live) {
 }
 
 // ended tells the end of a run that has ended out of sight.
-func (w *watch) ended(l *live, lost error) (int, error) {
+func (w *watch) ended(ctx context.Context, l *live, lost error) (int, error) {
 	defer w.fleet.leave()
 	defer l.close()
 	if r := l.state.Report; r != nil && len(r.Attempts) == 0 {
 		return 0, w.lostBeforeStart(lost)
 	}
-	return w.known().endedUnseen(l.state)
+	return w.endedUnseen(ctx, l.state)
 }
 
 func (w *watch) known() *Known {
 	return &Known{Page: w.page, Connect: w.connect, View: w.view, Notebook: w.notebook}
-}
-
-// endedUnseen tells the end of a run of which not all was seen.
-func (k *Known) endedUnseen(s event.State) (int, error) {
-	if s.Report != nil {
-		k.View.Say(fmt.Sprintf("the run has ended out of sight; muster logs %s tells what was written meanwhile", k.Page.Run))
-	}
-	return k.ended(s)
 }
 
 // lostBeforeStart: the coordinator took the lost connection for the launcher's leaving.
@@ -153,7 +144,7 @@ func (w *watch) lostBeforeStart(lost error) error {
 
 // lostSight is for a coordinator that answers no more. What can be known is whether the
 // hosts that this launcher is connected to have ended.
-func (w *watch) lostSight(err error) (int, error) {
+func (w *watch) lostSight(ctx context.Context, err error) (int, error) {
 	head := w.fleet.hosts[0]
 	committed, others := w.isCommitted(), len(w.fleet.hosts) > 1
 	away := w.isAway(head, err)
@@ -173,7 +164,7 @@ func (w *watch) lostSight(err error) (int, error) {
 	}
 	if !away { // it may have ended well while this process was stopped, and its last words be lost
 		if s, err := w.known().State(context.Background()); err == nil && s.Report != nil {
-			return w.known().endedUnseen(s)
+			return w.endedUnseen(ctx, s)
 		}
 	}
 	exit, message := report.ExitInternal, fmt.Sprintf("run %s has lost its coordinator on %s: %s", w.page.Run, head.name, w.lastWords())

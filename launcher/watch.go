@@ -92,9 +92,9 @@ func (w *watch) stay(ctx context.Context) (int, error) {
 		case l == nil && w.leaving != nil:
 			return w.leave(*w.leaving)
 		case l == nil:
-			return w.lostSight(lost)
+			return w.lostSight(ctx, lost)
 		case l.control == nil:
-			return w.ended(l, lost)
+			return w.ended(ctx, l, lost)
 		}
 		w.lost = lost
 		w.takeOver(ctx, l)

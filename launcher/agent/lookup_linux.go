@@ -85,28 +85,33 @@ func findState(run, file string) (string, error) {
 func outputMain(_, args []string) error {
 	flags := flag.NewFlagSet("output", flag.ContinueOnError)
 	run := flags.String("run", "", "id of the run")
-	of := flags.String("of", "", "ATTEMPT/RANK, separated by commas")
+	of := flags.String("of", "", "ATTEMPT/RANK@BYTE, separated by commas: where to begin, -1: at the last lines")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	for word := range strings.SplitSeq(*of, ",") {
 		var attempt, rank int
-		if _, err := fmt.Sscanf(word, "%d/%d", &attempt, &rank); err != nil {
+		var from int64
+		if _, err := fmt.Sscanf(word, "%d/%d@%d", &attempt, &rank, &from); err != nil {
 			return fmt.Errorf("-of %q: %w", word, err)
 		}
-		if err := printOutput(*run, attempt, rank); err != nil {
+		if err := printOutput(*run, attempt, rank, from); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func printOutput(run string, attempt, rank int) error {
+func printOutput(run string, attempt, rank int, from int64) error {
 	dir, err := findState(run, ranklog.Path("", attempt, rank))
 	if err != nil || dir == "" {
 		return err
 	}
-	reader, err := ranklog.Open(ranklog.Path(dir, attempt, rank), 0)
+	path := ranklog.Path(dir, attempt, rank)
+	if from == orders.FromTail {
+		from = ranklog.TailStart(path)
+	}
+	reader, err := ranklog.Open(path, from)
 	if err != nil {
 		return err
 	}

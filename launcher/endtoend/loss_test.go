@@ -190,9 +190,9 @@ func TestWhatOutlivedKeeperAndAgentIsSweptAtTheNextStart(t *testing.T) {
 	u.gone(h, atOnce)
 }
 
-// What a launcher has not read when its run ends is lost: the run waits half a minute for
-// one that is stopped. Its status is the run's all the same, and it says what is missing.
-func TestALauncherThatWasStoppedWhileItsRunEndedTellsHow(t *testing.T) {
+// A run waits half a minute for a launcher that is stopped. What that has not read by then it
+// reads from the files.
+func TestALauncherThatWasStoppedWhileItsRunEndedTellsHowAndShowsAll(t *testing.T) {
 	bed := lend(t)
 	u := newUser(t, bed)
 	l := u.start("run", u.write(job{script: fmt.Sprintf("cd %s\ntouch ready\nuntil [ -e go ]; do sleep 0.05; done; seq 200000; exit 9", u.dir), hosts: []string{"host-a"}}))
@@ -201,5 +201,16 @@ func TestALauncherThatWasStoppedWhileItsRunEndedTellsHow(t *testing.T) {
 	u.file("go", "")
 	eventually(t, "nothing is left", func() bool { return len(leftOn(t, bed)) == 0 })
 	l.signal(syscall.SIGCONT)
-	l.wait().exits(9).says("the run has ended out of sight; muster logs", "rank 0 on host-a ended with exit status 9")
+	r := l.wait().exits(9)
+	r.says("the run has ended out of sight", "rank 0 on host-a ended with exit status 9")
+	want := 1
+	for line := range strings.Lines(r.stdout) {
+		if line != fmt.Sprintf("host-a:0| %d\n", want) {
+			t.Fatalf("line %d is %q", want, line)
+		}
+		want++
+	}
+	if want != 200001 {
+		t.Errorf("%d of 200000 lines are shown", want-1)
+	}
 }

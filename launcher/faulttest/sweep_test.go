@@ -393,10 +393,9 @@ func takeShown(shown map[int][2][]int64, of map[int][]*start, lane int, text str
 }
 
 // seesAll reports whether the launcher has seen the whole run, or has come back to what it
-// has missed. Of a run that was over by then it does not show what was written meanwhile,
-// and says so.
+// has missed. What it cannot reach any more it says.
 func (r *trial) seesAll() bool {
-	return !r.left && !r.isGone() && !strings.Contains(r.launch.stderr.String(), "the run has ended out of sight")
+	return !r.left && !r.isGone() && !strings.Contains(r.launch.stderr.String(), "meanwhile is not shown")
 }
 
 // compareShown compares the lines of a task that were shown with those that its attempts
