@@ -44,6 +44,7 @@ type unit struct {
 	failedAt rendezvous.Instant
 	survived []string
 	hung     *failure.Event // nothing moved in it, for which it is ended; nil: it was not found so
+	astray   *report.Cause  // it was on another GPU than planned, for which it is ended; nil: it was not
 }
 
 // beginAlone makes the places and what is to come to them.
@@ -130,6 +131,10 @@ func (b *brain) endedAlone(rank int) {
 	p := b.places.all[r.place]
 	if closed := b.hosts[r.host].closed; closed != nil && !endedWell(r.ended) {
 		b.settle(p, closed)
+		return
+	}
+	if r.alone.astray != nil { // it would go there again
+		b.settle(p, r.alone.astray)
 		return
 	}
 	r.alone.survived = b.survivedBy(rank)

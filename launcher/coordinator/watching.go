@@ -70,8 +70,15 @@ func (b *brain) judgeSight(host int) {
 			found.Rank = b.unitAt(*found.Rank)
 		}
 		b.find(found)
-		if found.Severity == report.SeverityFail && b.lost == nil {
-			b.lost, b.lostAt = &report.Cause{Class: report.ClassWrongGPU, Message: found.Words(), Host: found.Host, Rank: found.Rank, Attempt: b.attempt}, b.now
+		if found.Severity != report.SeverityFail {
+			continue
+		}
+		cause := &report.Cause{Class: report.ClassWrongGPU, Message: found.Words(), Host: found.Host, Rank: found.Rank, Attempt: b.attempt}
+		switch {
+		case b.places != nil && found.Rank != nil:
+			b.sendHome(*found.Rank, cause)
+		case b.lost == nil:
+			b.lost, b.lostAt = cause, b.now
 			b.stopAll(found.Message, false)
 			return
 		}
@@ -80,6 +87,18 @@ func (b *brain) judgeSight(host int) {
 		b.watch.proven = true
 		b.say(event.Event{Kind: event.Proven, Message: "every rank was seen on its GPU"})
 	}
+}
+
+// sendHome ends an independent rank that is not where it is to be: the others have nothing to
+// do with it.
+func (b *brain) sendHome(rank int, cause *report.Cause) {
+	r := b.ranks[rank]
+	if r.alone.astray != nil || r.alone.over {
+		return
+	}
+	cause.Attempt = r.attempt
+	r.alone.astray = cause
+	b.send(r.host, orders.Order{Stop: &orders.Stop{Reason: "it is on another GPU than planned", Ranks: []int{rank}}})
 }
 
 // unitAt is the independent rank that has a place; nil: none.

@@ -216,6 +216,33 @@ func TestARankOnAnothersGPUEndsTheRunWhereThatIsWanted(t *testing.T) {
 		exits(75).says("rank 1")
 }
 
+func TestATaskOnAnothersGPUIsEndedAndTheOthersAreDone(t *testing.T) {
+	u := newUser(t, theMachines(t))
+	script := fmt.Sprintf("[ $1 != astray ] || exec cudaworker -device %s -for 1h; exec cudaworker -for 1s", cards(t, "l40s")[3].UUID)
+	path := u.onDevice("l40s", script, "mode = \"independent\"", `tasks = [["sh", "astray"], ["sh", "1"], ["sh", "2"], ["sh", "3"]]`, "check { wrong_gpu = \"stop\" }")
+	u.run("run", path).exits(75).says("task 0")
+	var rep struct {
+		Ranks []struct {
+			Rank int
+			Ends []struct {
+				Exit  int
+				Class string
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(u.run("report", "-", "--json").exits(0).stdout), &rep); err != nil {
+		t.Fatal(err)
+	}
+	if len(rep.Ranks) != 4 {
+		t.Fatalf("the report has %+v", rep.Ranks)
+	}
+	for _, r := range rep.Ranks {
+		if want := map[bool]string{true: "wrong_gpu"}[r.Rank == 0]; len(r.Ends) != 1 || r.Ends[0].Class != want || r.Rank != 0 && r.Ends[0].Exit != 0 {
+			t.Errorf("task %d has ended as %+v, want the class %q", r.Rank, r.Ends, want)
+		}
+	}
+}
+
 func TestAForeignProcessThatComesLaterIsNamed(t *testing.T) {
 	u := newUser(t, theMachines(t))
 	host := u.bed.Host("l40s")
