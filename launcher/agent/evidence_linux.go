@@ -36,7 +36,7 @@ type scenery struct {
 	kernel      *kernelLog
 	wall        time.Time // that files are compared with
 	checkpoints string    // folder; "": none
-	hangs       bool      // a disk took too long
+	job, run    disk      // where the job's folders lie, and where the run's does
 }
 
 func newScenery(checkpoints string) *scenery {
@@ -74,20 +74,23 @@ type disks struct {
 // lookAtDisks looks at the checkpoints, and how full file systems are.
 func (s *scenery) lookAtDisks(folders ...string) disks {
 	checkpoints, wall := s.checkpoints, s.wall
-	return fromDisk(s, func() disks {
+	return fromDisk(&s.job, func() disks {
 		return disks{newestAfter(checkpoints, wall), fullest(append(folders, checkpoints)...)}
 	})
 }
 
+// disk is where files lie that are looked at.
+type disk struct{ hangs bool } // something took too long
+
 // fromDisk returns what f finds on a disk, and nothing where that takes too long, or did so
 // before: f is then left to itself.
-func fromDisk[T any](s *scenery, f func() T) (found T) {
-	if s.hangs {
+func fromDisk[T any](d *disk, f func() T) (found T) {
+	if d.hangs {
 		go f()
 		return found
 	}
 	found, ok := within(diskWait, f)
-	s.hangs = !ok
+	d.hangs = !ok
 	return found
 }
 
@@ -149,7 +152,7 @@ func (a *agent) evidence(w *worker, e *orders.Ended) *orders.Evidence {
 	if told := w.observer.latest(); !told.Empty() {
 		found.Observed = told
 	}
-	written := fromDisk(w.scene, func() (all writings) {
+	written := fromDisk(&w.scene.run, func() (all writings) {
 		all.stdout, _ = ranklog.Tail(w.log.Path(), ranklog.Stdout, out)
 		all.stderr, _ = ranklog.Tail(w.log.Path(), ranklog.Stderr, err)
 		all.errorFile = firstOf(filepath.Join(filepath.Dir(w.log.Path()), fmt.Sprintf("rank-%d.error.json", w.rank)), errorFileKept)

@@ -70,11 +70,14 @@ func TestALookAtFoldersThatHangIsLeftAlone(t *testing.T) {
 		t.Errorf("%d, %v", n, ok)
 	}
 	s := &scenery{checkpoints: t.TempDir(), wall: time.Now().Add(-time.Hour)}
-	if d := s.lookAtDisks(os.TempDir()); d.fullest == nil || s.hangs {
+	if d := s.lookAtDisks(os.TempDir()); d.fullest == nil || s.job.hangs {
 		t.Errorf("%+v", d)
 	}
-	s.hangs = true
+	s.job.hangs = true
 	if d := s.lookAtDisks(os.TempDir()); d != (disks{}) {
 		t.Errorf("once it hangs: %+v", d)
+	}
+	if n := fromDisk(&s.run, func() int { return 7 }); n != 7 {
+		t.Error("what ranks have written is not read, because the job's file server hangs")
 	}
 }

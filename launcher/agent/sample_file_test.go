@@ -18,15 +18,15 @@ import (
 	"github.com/muster-dev/muster/launcher/samples"
 )
 
-// disk is a file system that can be made to hang, as one of a file server that is gone does.
-type disk struct {
+// freezable is a file system that can be made to hang, as one of a file server that is gone does.
+type freezable struct {
 	t    *testing.T
 	path string
 }
 
 // It is not there where files cannot be mounted, as in containers without loop devices: what
 // must not wait for a disk has been told so by a machine that can.
-func newDisk(t *testing.T) (d disk, is bool) {
+func newDisk(t *testing.T) (d freezable, is bool) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("only root may mount a file system")
@@ -42,7 +42,7 @@ func newDisk(t *testing.T) (d disk, is bool) {
 			return d, false
 		}
 	}
-	d = disk{t, path}
+	d = freezable{t, path}
 	t.Cleanup(func() {
 		_ = d.freeze("-u") // it fails where it is not frozen
 		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
@@ -52,16 +52,16 @@ func newDisk(t *testing.T) (d disk, is bool) {
 	return d, true
 }
 
-func (d disk) freeze(flag string) error { return exec.Command("fsfreeze", flag, d.path).Run() }
+func (d freezable) freeze(flag string) error { return exec.Command("fsfreeze", flag, d.path).Run() }
 
-func (d disk) hang() {
+func (d freezable) hang() {
 	d.t.Helper()
 	if err := d.freeze("-f"); err != nil {
 		d.t.Fatal(err)
 	}
 }
 
-func (d disk) goOn() {
+func (d freezable) goOn() {
 	d.t.Helper()
 	if err := d.freeze("-u"); err != nil {
 		d.t.Fatal(err)
@@ -196,7 +196,7 @@ func TestWhatARankHasWrittenIsKnownWhileItsLogHangs(t *testing.T) {
 	a := &agent{}
 	soon(t, "warning", func() { a.warnOfLog(w) })
 	w.closeLog()
-	if took := time.Since(began); took > 2*diskWait || !w.scene.hangs {
+	if took := time.Since(began); took > 2*diskWait || !w.scene.run.hangs {
 		t.Errorf("all of it took %v", took)
 	}
 	write.Close()

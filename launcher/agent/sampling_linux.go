@@ -149,15 +149,10 @@ func (a *agent) endSampling() {
 	s := a.sampling
 	s.cancel()
 	s.over = true
-	ended := make(chan struct{})
-	go func() {
+	within(sampleEnd, func() (nothing struct{}) {
 		s.ended.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(sampleEnd):
-	}
+		return nothing
+	})
 }
 
 // closeSamples completes the file.

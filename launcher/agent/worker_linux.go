@@ -289,18 +289,18 @@ func (w *worker) outcome(cut bool, left []proc.Stat) *orders.Ended {
 	for _, what := range w.left {
 		e.Left = append(e.Left, what+" outlived the rank and was ended")
 	}
-	e.Tail = fromDisk(w.scene, func() []byte { return lastLines(w.log.Path()) })
+	e.Tail = fromDisk(&w.scene.run, func() []byte { return lastLines(w.log.Path()) })
 	return e
 }
 
 // closeLog closes the log and the pipes. Closing waits for who still writes: where the disk
 // hangs the others must not wait for that.
 func (w *worker) closeLog() {
-	fromDisk(w.scene, func() error {
+	fromDisk(&w.scene.run, func() error {
 		closeAll(w.pipes)
 		return w.log.Close()
 	})
-	if w.scene.hangs {
+	if w.scene.run.hangs {
 		go w.log.Close() // so that whoever follows it hears of the end
 	}
 }
