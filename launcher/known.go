@@ -277,26 +277,43 @@ func (k *Known) printLogs(ctx context.Context, set config.RankSet) error {
 	}
 	byHost := map[notebook.Host][]string{}
 	for _, rank := range k.ranksIn(set) {
-		of, started := state.Ranks[rank]
-		host, settled := k.Page.HostOf(rank)
-		switch {
-		case !settled && !started:
-			continue // a task that none has begun
-		case !settled:
-			host, _ = k.Page.Named(of.Host)
+		host, begun := k.placeOf(state, rank)
+		if !begun {
+			continue
 		}
 		attempt := state.Attempt
-		if started {
+		if of, started := state.Ranks[rank]; started {
 			attempt = of.Attempt
 		}
 		byHost[host] = append(byHost[host], output(attempt, rank, 0))
 	}
+	if list := k.printHosts(ctx, byHost); len(list) > 0 {
+		return failure(report.ExitUnreachable, "the output of %d of %d hosts cannot be read: %v", len(list), len(byHost), list[0].err)
+	}
+	return nil
+}
+
+// placeOf is the host that a rank is on; false: a task that none has begun.
+func (k *Known) placeOf(s event.State, rank int) (host notebook.Host, begun bool) {
+	host, settled := k.Page.HostOf(rank)
+	if settled {
+		return host, true
+	}
+	of, started := s.Ranks[rank]
+	if started {
+		host, _ = k.Page.Named(of.Host)
+	}
+	return host, started
+}
+
+// printHosts shows outputs, each host's by a connection of its own, and returns which cannot
+// be read.
+func (k *Known) printHosts(ctx context.Context, outputs map[notebook.Host][]string) (list hostErrors) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	var list hostErrors
-	for host, ranks := range byHost {
+	for host, of := range outputs {
 		all.Go(func() {
-			if err := k.printHost(ctx, host, ranks); err != nil {
+			if err := k.printHost(ctx, host, of); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				list = append(list, hostError{host.Name, err})
@@ -304,10 +321,7 @@ func (k *Known) printLogs(ctx context.Context, set config.RankSet) error {
 		})
 	}
 	all.Wait()
-	if len(list) > 0 {
-		return failure(report.ExitUnreachable, "the output of %d of %d hosts cannot be read: %v", len(list), len(byHost), list[0].err)
-	}
-	return nil
+	return list
 }
 
 func (k *Known) printHost(ctx context.Context, h notebook.Host, sources []string) error {

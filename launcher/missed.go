@@ -3,7 +3,6 @@ package launcher
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/notebook"
@@ -34,10 +33,7 @@ func (w *watch) missed(s event.State) map[notebook.Host][]string {
 		if !started {
 			continue
 		}
-		host, settled := w.page.HostOf(rank)
-		if !settled {
-			host, _ = w.page.Named(of.Host)
-		}
+		host, _ := w.known().placeOf(s, rank)
 		seen, any := w.shown[rank]
 		if !any && w.tail { // somebody who has come to a run that goes on
 			found[host] = append(found[host], output(of.Attempt, rank, orders.FromTail))
@@ -52,26 +48,16 @@ func (w *watch) missed(s event.State) map[notebook.Host][]string {
 	return found
 }
 
-// showMissed reads outputs from their files, each host's by a connection of its own, unless
-// the user has had enough.
+// showMissed shows outputs from their files, unless the user has had enough.
 func (w *watch) showMissed(ctx context.Context, missed map[notebook.Host][]string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan struct{})
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	for host, outputs := range missed {
-		all.Go(func() {
-			if err := w.known().printHost(ctx, host, outputs); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				w.view.Say(fmt.Sprintf("warning: what was written on %s meanwhile is not shown: %v; muster logs %s reads it", host.Name, err, w.page.Run))
-			}
-		})
-	}
 	go func() {
-		all.Wait()
-		close(done)
+		defer close(done)
+		for _, e := range w.known().printHosts(ctx, missed) {
+			w.view.Say(fmt.Sprintf("warning: what was written on %s meanwhile is not shown: %v; muster logs %s reads it", e.host, e.err, w.page.Run))
+		}
 	}()
 	for {
 		select {

@@ -20,10 +20,11 @@ func (s *sampling) measureOnce(now time.Time) {
 func (s *sampling) measureAll(now time.Time) (who []samples.Occupant, values []samples.Values) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	used := usagesOf(s.pids, func(rank int) bool {
-		r := s.ranks[rank]
-		return r != nil && r.signs.wantsFiles(now)
-	})
+	files := map[int]bool{}
+	for rank, r := range s.ranks {
+		files[rank] = r.signs.wantsFiles(now)
+	}
+	used := usagesOf(s.pids, files)
 	who, values = slices.Repeat([]samples.Occupant{samples.Nobody}, s.slots), slices.Repeat([]samples.Values{samples.None()}, s.slots)
 	for rank, r := range s.ranks {
 		r.now = samples.None()

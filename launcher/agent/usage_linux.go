@@ -26,8 +26,8 @@ const (
 
 // usagesOf reads what the processes of each rank have used. Those that are gone are missing,
 // and so are ranks of which no process is left. What they move is asked of the ranks that
-// files says, for it is half of the effort.
-func usagesOf(pids map[int]owner, files func(rank int) bool) map[int]map[int]usage {
+// files has, for it is half of the effort.
+func usagesOf(pids map[int]owner, files map[int]bool) map[int]map[int]usage {
 	all := map[int]map[int]usage{}
 	var room [2048]byte
 	for pid, who := range pids {
@@ -36,7 +36,7 @@ func usagesOf(pids map[int]owner, files func(rank int) bool) map[int]map[int]usa
 			continue
 		}
 		io := stat
-		if files(who.rank) {
+		if files[who.rank] {
 			io, _ = proc.Read(stat, pid, "io") // others' may not be read
 		}
 		u := usageIn(stat, io[len(stat):])
