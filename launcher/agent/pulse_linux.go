@@ -22,10 +22,7 @@ type signs struct {
 	written              int64
 	output, device       time.Time
 	cpu, files           time.Time
-	used                 map[int]usage // of its processes, by pid
 	looked               time.Time
-	moved                map[int]uint64 // what they had moved, by pid
-	movedLooked          time.Time
 	sampled              time.Time     // when the newest sample of its device was taken
 	rests                int           // of how many samples in a row its device did nothing
 	busy                 time.Duration // for how long its device has worked in all
@@ -38,8 +35,8 @@ const (
 	// mostUnseen is how long may lie between two looks. Of what passes beyond that nobody
 	// knows: this process was stopped.
 	mostUnseen = 5 * time.Second
-	// filesAfter is for how long a rank has no other sign of life before files are looked at.
-	filesAfter = 2 * time.Second
+	// stillAfter is for how long a rank shows no sign of life before it is looked at closely.
+	stillAfter = 2 * time.Second
 	// restsNeeded is of how many samples in a row a device does nothing before it is at rest:
 	// where one is taken each half minute, one tells little of the time between.
 	restsNeeded = 5
@@ -51,7 +48,7 @@ const (
 // signsOf begins to look at a worker; alone is whether it talks to no other rank.
 func signsOf(w *worker, alone bool) *signs {
 	now := time.Now()
-	s := &signs{began: now, alone: alone, output: now, device: now, cpu: now, files: now, looked: now, movedLooked: now}
+	s := &signs{began: now, alone: alone, output: now, device: now, cpu: now, files: now, looked: now}
 	if w != nil {
 		s.log, s.observer = w.log, w.observer
 	}
@@ -66,9 +63,9 @@ func (s *signs) excuse(length time.Duration) {
 	}
 }
 
-// look looks for signs of life since the last look. used is what the rank's processes have,
-// and sampled is when the values of its device were taken.
-func (s *signs) look(now time.Time, used map[int]usage, v samples.Values, sampled time.Time) {
+// look looks for signs of life since the last look. did is what the rank's processes have
+// done, and sampled is when the values of its device were taken.
+func (s *signs) look(now time.Time, did work, v samples.Values, sampled time.Time) {
 	if unseen := now.Sub(s.looked) - mostUnseen; unseen > 0 {
 		for _, at := range []*time.Time{&s.output, &s.device, &s.cpu, &s.files} {
 			*at = at.Add(unseen)
@@ -83,7 +80,12 @@ func (s *signs) look(now time.Time, used map[int]usage, v samples.Values, sample
 			}
 		}
 	}
-	s.lookAtProcesses(now, used, excused)
+	if !excused && did.cpu > hang.BusyCPU {
+		s.cpu = now
+	}
+	if !excused && did.bytes > hang.BusyFiles {
+		s.files = now
+	}
 	s.lookAtDevice(now, v, sampled)
 	if told := s.observer.latest(); told != nil {
 		s.toldAge = max(told.ProgressAt, told.FurthestAt, told.PhaseAt, told.CheckpointAt)
@@ -92,47 +94,9 @@ func (s *signs) look(now time.Time, used map[int]usage, v samples.Values, sample
 	s.looked = now
 }
 
-// wantsFiles reports whether it is to be looked what the rank's processes read and write:
-// it has no other sign of life.
-func (s *signs) wantsFiles(now time.Time) bool {
-	return s.moved == nil || s.pulse(now, 0, 0).Still() >= filesAfter.Seconds()
-}
-
-func (s *signs) lookAtProcesses(now time.Time, used map[int]usage, excused bool) {
-	passed := now.Sub(s.looked).Seconds()
-	files := s.wantsFiles(now)
-	var cpu float64
-	var faulted, moved uint64
-	for pid, u := range used {
-		before := s.used[pid]
-		cpu += max(0, u.cpu-before.cpu)
-		faulted += u.faulted - min(before.faulted, u.faulted)
-		moved += u.moved - min(s.moved[pid], u.moved)
-	}
-	bytes := float64(faulted) / passed
-	if files {
-		bytes += float64(moved) / now.Sub(s.movedLooked).Seconds()
-		s.moved, s.movedLooked = movedIn(used), now
-	}
-	s.used = used
-	if excused {
-		return
-	}
-	if cpu > hang.BusyCPU*passed {
-		s.cpu = now
-	}
-	if bytes > hang.BusyFiles {
-		s.files = now
-	}
-}
-
-func movedIn(used map[int]usage) map[int]uint64 {
-	moved := map[int]uint64{}
-	for pid, u := range used {
-		moved[pid] = u.moved
-	}
-	return moved
-}
+// still reports whether the rank has shown no sign of life for a while. What takes effort to
+// find out is then to be found out.
+func (s *signs) still(now time.Time) bool { return s.pulse(now, 0, 0).Still() >= stillAfter.Seconds() }
 
 // lookAtDevice looks at a device. As long as nothing is known of it, it is not at rest. What
 // only waits in a collective does so for another rank: who talks to none computes.

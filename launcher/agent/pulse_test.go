@@ -34,7 +34,7 @@ func newWatched(alone bool) *watched {
 func (w *watched) pass(seconds int, v samples.Values) {
 	for range seconds {
 		w.now = w.now.Add(time.Second)
-		w.look(w.now, nil, v, w.now)
+		w.look(w.now, work{}, v, w.now)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestOneSampleOfADeviceIsNoRest(t *testing.T) {
 		sampled = sampled.Add(30 * time.Second)
 		for range 30 {
 			w.now = w.now.Add(time.Second)
-			w.look(w.now, nil, device(0, 0), sampled)
+			w.look(w.now, work{}, device(0, 0), sampled)
 		}
 	}
 	if got := w.still(); got != 0 {
@@ -94,7 +94,7 @@ func TestTimeInWhichNobodyLooksIsNoSilence(t *testing.T) {
 	w := newWatched(false)
 	w.pass(20, samples.None())
 	w.now = w.now.Add(10 * time.Minute)
-	w.look(w.now, nil, samples.None(), w.now)
+	w.look(w.now, work{}, samples.None(), w.now)
 	if got := w.still(); got < 20 || got > 20+mostUnseen.Seconds() {
 		t.Errorf("still for %v s", got)
 	}
@@ -148,37 +148,87 @@ func TestWhatAProcessReadsCountsHoweverItReads(t *testing.T) {
 	}
 }
 
+// reading is what a process that runs is found to have moved.
+func reading(moved uint64) usage { return usage{moved: moved, resident: 1} }
+
 // Reading is looked at where nothing else tells that a rank works.
 func TestARankThatOnlyReadsIsAliveAndOneThatPrintsIsNotAskedForIt(t *testing.T) {
 	w := newWatched(false)
-	moved, asked := uint64(0), 0
+	p, moved, asked := process{}, uint64(0), 0
 	pass := func(seconds int, rate uint64, prints bool) {
 		for range seconds {
 			w.now = w.now.Add(time.Second)
 			moved += rate
-			u := usage{}
-			if w.wantsFiles(w.now) {
-				u.moved = moved
+			closely := w.signs.still(w.now)
+			if closely {
 				asked++
 			}
 			if prints {
 				w.output = w.now
 			}
-			w.look(w.now, map[int]usage{7: u}, samples.None(), w.now)
+			w.look(w.now, p.take(w.now, reading(moved), closely), samples.None(), w.now)
 		}
 	}
 	pass(60, 1<<20, false)
-	if got := w.still(); got > filesAfter.Seconds() || asked < 20 {
+	if got := w.still(); got > stillAfter.Seconds()+1 || asked < 20 {
 		t.Errorf("while it reads: still for %v s, looked %d times", got, asked)
 	}
 	asked = 0
 	pass(600, 1<<20, true)
-	if asked > 1 {
+	if asked > 2 {
 		t.Errorf("while it prints: looked %d times", asked)
 	}
 	pass(60, 0, false)
-	if got := w.still(); got < 60-2*filesAfter.Seconds() {
+	if got := w.still(); got < 60-2*stillAfter.Seconds() {
 		t.Errorf("once it does nothing: still for %v s", got)
+	}
+}
+
+// What it has moved meanwhile says nothing of now.
+func TestWhatAProcessHasMovedLongAgoIsNoSignOfLife(t *testing.T) {
+	now := time.Now()
+	p := process{}
+	p.take(now, reading(1<<40), true)
+	if did := p.take(now.Add(time.Second), reading(1<<40+1<<20), true); did.bytes != 1<<20 {
+		t.Errorf("in a second it has moved %v bytes", did.bytes)
+	}
+	if did := p.take(now.Add(time.Hour), reading(1<<50), true); did.bytes != 0 {
+		t.Errorf("%v bytes a second after an hour", did.bytes)
+	}
+}
+
+// Data loaders of a rank that shows other signs of life are read by turns; what they have done
+// since is not taken for that of one second.
+func TestChildrenAreReadByTurnsUnlessTheRankIsStill(t *testing.T) {
+	now := time.Now()
+	main, child := &process{pid: os.Getpid()}, &process{pid: os.Getpid(), child: true}
+	reads := func(still bool) (count int) {
+		for turn := range 2 * childTurns {
+			now = now.Add(time.Second)
+			lookAll([]*process{main, child}, now, turn+1, still)
+			if !main.read.Equal(now) {
+				t.Error("the rank itself was not read")
+			}
+			if child.read.Equal(now) {
+				count++
+			}
+		}
+		return count
+	}
+	lookAll([]*process{main, child}, now, 1, false)
+	if !child.lives {
+		t.Error("a new one waits for its turn")
+	}
+	if got := reads(false); got != 2 {
+		t.Errorf("read %d times, as long as there are other signs of life", got)
+	}
+	if got := reads(true); got != 2*childTurns {
+		t.Errorf("read %d times while there are none", got)
+	}
+	child.used.cpu = 0
+	did := child.take(now.Add(childTurns*time.Second), usage{cpu: 2, resident: 1}, false)
+	if did.cpu != 2.0/childTurns {
+		t.Errorf("2 s of CPU in %d s are %v cores", childTurns, did.cpu)
 	}
 }
 

@@ -192,7 +192,7 @@ func TestWhatARankHasWrittenIsKnownWhileItsLogHangs(t *testing.T) {
 	began := time.Now()
 	w := &worker{log: log, observer: &observer{}, scene: &scenery{}, pipes: []*os.File{read}}
 	signs := signsOf(w, false)
-	soon(t, "looking for signs of life", func() { signs.look(time.Now(), nil, samples.None(), time.Now()) })
+	soon(t, "looking for signs of life", func() { signs.look(time.Now(), work{}, samples.None(), time.Now()) })
 	a := &agent{}
 	soon(t, "warning", func() { a.warnOfLog(w) })
 	w.closeLog()

@@ -20,18 +20,15 @@ func (s *sampling) measureOnce(now time.Time) {
 func (s *sampling) measureAll(now time.Time) (who []samples.Occupant, values []samples.Values) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	files := map[int]bool{}
-	for rank, r := range s.ranks {
-		files[rank] = r.signs.wantsFiles(now)
-	}
-	used := usagesOf(s.pids, files)
+	s.turn++
 	who, values = slices.Repeat([]samples.Occupant{samples.Nobody}, s.slots), slices.Repeat([]samples.Values{samples.None()}, s.slots)
 	for rank, r := range s.ranks {
 		r.now = samples.None()
-		if mine := used[rank]; mine != nil {
-			r.now[samples.RSS] = residentIn(mine)
+		did := lookAll(r.processes, now, s.turn+r.slot, r.signs.still(now))
+		if resident, lives := residentIn(r.processes); lives {
+			r.now[samples.RSS] = resident
 			s.ofDevice(&r.now, rank, r.device, now)
-			r.signs.look(now, mine, r.now, s.sampledAt())
+			r.signs.look(now, did, r.now, s.sampledAt())
 			phase := r.told(&r.now, samples.PhaseOf(now.Sub(r.began).Seconds()))
 			r.peaks = samples.Raise(r.peaks, r.attempt, phase, r.now)
 		}
@@ -143,9 +140,13 @@ func hasInstance(g *plugins.GPUSample, uuid string) bool {
 	return slices.ContainsFunc(g.Instances, func(m plugins.MIGInstance) bool { return m.UUID == uuid })
 }
 
-func residentIn(used map[int]usage) (bytes float64) {
-	for _, u := range used {
-		bytes += u.resident
+// residentIn is the memory of those processes that live; lives is whether there are any.
+func residentIn(all []*process) (bytes float64, lives bool) {
+	for _, p := range all {
+		if p.lives {
+			bytes += p.used.resident
+			lives = true
+		}
 	}
-	return bytes
+	return bytes, lives
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -35,8 +36,9 @@ func holding(at rendezvous.Instant, used uint64, held map[int]uint64) keptSample
 func measuring(t *testing.T) *sampling {
 	t.Helper()
 	s := &sampling{file: newSampleFile(filepath.Join(t.TempDir(), samplesFile), func(_ context.Context, message string) { t.Error(message) }), slots: 2, began: time.Now(),
-		every: samplePace, ranks: map[int]*sampledRank{}, pids: map[int]owner{os.Getpid(): {rank: 0}, 1 << 30: {rank: 0, child: true}}}
+		every: samplePace, ranks: map[int]*sampledRank{}}
 	s.add(&orders.Start{Ranks: []orders.RankStart{{Rank: 0, Local: 0, Device: "GPU-a"}, {Rank: 1, Local: 1, Device: "GPU-b"}}}, nil)
+	s.know(map[int]owner{os.Getpid(): {rank: 0}, 1 << 30: {rank: 0, child: true}})
 	t.Cleanup(s.file.close)
 	return s
 }
@@ -157,8 +159,11 @@ func TestRanksThatStartAloneAreAddedAndLeaveWithTheirPeaks(t *testing.T) {
 	if peaks := s.leave(first); len(peaks) != 1 {
 		t.Errorf("peaks %+v", peaks)
 	}
-	s.pids = map[int]owner{os.Getpid(): {rank: 17}}
 	s.add(&orders.Start{Attempt: 2, Ranks: []orders.RankStart{{Rank: 17, Local: 0}}}, nil)
+	if !s.isBehind() {
+		t.Error("nobody looks for the processes of a rank that was added")
+	}
+	s.know(map[int]owner{os.Getpid(): {rank: 17}})
 	s.measureOnce(time.Now())
 	if s.leave(&worker{rank: 17, attempt: 1}) != nil || len(s.ranks) != 2 {
 		t.Error("an earlier attempt takes a later one's peaks away")
@@ -178,8 +183,8 @@ func TestRanksThatStartAloneAreAddedAndLeaveWithTheirPeaks(t *testing.T) {
 // processes each on eight GPUs; 0.5 % of a core are 5 ms.
 func BenchmarkASecondOfSampling(b *testing.B) {
 	s := &sampling{file: newSampleFile(filepath.Join(b.TempDir(), samplesFile), func(_ context.Context, message string) { b.Error(message) }), slots: 8, began: time.Now(), every: samplePace,
-		ranks: map[int]*sampledRank{}, pids: map[int]owner{}}
-	o := &orders.Start{}
+		ranks: map[int]*sampledRank{}}
+	o, pids := &orders.Start{}, map[int]owner{}
 	k := holding(1, 50, nil)
 	k.gpus.GPUs = nil
 	for rank := range 8 {
@@ -188,16 +193,22 @@ func BenchmarkASecondOfSampling(b *testing.B) {
 		g := holding(1, 50, map[int]uint64{rank + 1: 30}).gpus.GPUs[0]
 		g.UUID = uuid
 		k.gpus.GPUs = append(k.gpus.GPUs, g)
-		for child := range 9 { // processes that are not there are read as fast, nearly
-			s.pids[100*rank+child+1] = owner{rank: rank, child: child > 0}
+		for child := range 9 {
+			sleeps := exec.Command("sleep", "1000")
+			if err := sleeps.Start(); err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { sleeps.Process.Kill(); sleeps.Wait() })
+			pids[sleeps.Process.Pid] = owner{rank: rank, child: child > 0}
 		}
 	}
-	s.pids[os.Getpid()] = owner{}
 	s.add(o, nil)
+	s.know(pids)
 	s.kept = []keptSample{k}
 	now := time.Now()
 	for b.Loop() {
 		now = now.Add(time.Second)
+		s.kept[0].taken = now
 		s.measureOnce(now)
 		settle(b, s.file)
 	}

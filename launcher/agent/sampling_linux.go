@@ -52,6 +52,8 @@ type sampling struct {
 	why   string       // devices are not known
 	every time.Duration
 	pids  map[int]owner // of the ranks' processes
+	newer bool          // ranks have started of whose processes pids knows nothing
+	turn  int           // which sample of the ranks this is
 }
 
 // sampledRank is what is measured of a rank.
@@ -66,6 +68,8 @@ type sampledRank struct {
 	peaks   []samples.Peak
 	growth  []samples.Growth
 	signs   *signs
+
+	processes []*process
 }
 
 // sample begins to measure the ranks of an order, or adds them to those that are measured
@@ -113,6 +117,33 @@ func (s *sampling) add(o *orders.Start, workers map[int]*worker) {
 			attempt: o.Attempt, slot: r.Local, device: r.Device, seen: r.Seen, worker: workers[r.Rank], began: time.Now(), now: samples.None(),
 			signs: signsOf(workers[r.Rank], o.Alone),
 		}
+	}
+	s.newer = true
+}
+
+// know takes in which processes are the ranks'.
+func (s *sampling) know(pids map[int]owner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pids, s.newer = pids, false
+	known := map[int]*process{}
+	for _, r := range s.ranks {
+		for _, p := range r.processes {
+			known[p.pid] = p
+		}
+		r.processes = nil
+	}
+	for pid, who := range pids {
+		r := s.ranks[who.rank]
+		if r == nil {
+			continue
+		}
+		p := known[pid]
+		if p == nil {
+			p = &process{pid: pid}
+		}
+		p.child = who.child
+		r.processes = append(r.processes, p)
 	}
 }
 
@@ -174,7 +205,7 @@ func (a *agent) measure(ctx context.Context, s *sampling) {
 	var tree, told, judged time.Time
 	for first := true; first || s.awaitTurn(ctx); first = false {
 		now := time.Now()
-		if now.Sub(tree) >= treePace || now.Sub(s.began) < treeSettled || s.hasStrangers() {
+		if now.Sub(tree) >= treePace || now.Sub(s.began) < treeSettled || s.isBehind() {
 			if !a.findProcesses(ctx, s) {
 				return
 			}
@@ -236,22 +267,20 @@ func (a *agent) findProcesses(ctx context.Context, s *sampling) bool {
 	a.postUntil(ctx, func() { answer <- a.ranksByPIDOf(all) })
 	select {
 	case pids := <-answer:
-		s.mu.Lock()
-		s.pids = pids
-		s.mu.Unlock()
+		s.know(pids)
 		return true
 	case <-ctx.Done():
 		return false
 	}
 }
 
-// hasStrangers is whether a process that came to the devices of late is not known: it may
-// be a rank's new one.
-func (s *sampling) hasStrangers() bool {
+// isBehind reports whether ranks have processes that are not known: they have just started,
+// or a process has come to the devices of late that may be theirs.
+func (s *sampling) isBehind() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.kept) < 2 {
-		return false
+	if s.newer || len(s.kept) < 2 {
+		return s.newer
 	}
 	before := map[int]bool{}
 	for _, g := range s.kept[len(s.kept)-2].gpus.GPUs {

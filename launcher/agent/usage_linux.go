@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/muster-dev/muster/launcher/proc"
 )
@@ -24,31 +25,78 @@ const (
 	faultBytes = 128 << 10
 )
 
-// usagesOf reads what the processes of each rank have used. Those that are gone are missing,
-// and so are ranks of which no process is left. What they move is asked of the ranks that
-// files has, for it is half of the effort.
-func usagesOf(pids map[int]owner, files map[int]bool) map[int]map[int]usage {
-	all := map[int]map[int]usage{}
+// process is one of a rank's, with what it had used when it was last read.
+type process struct {
+	pid      int
+	child    bool // of the one that muster has started
+	lives    bool
+	used     usage
+	read     time.Time // zero: not yet
+	movedAt  time.Time // when it was asked what it moves
+	movedWas uint64    // what it had moved then
+}
+
+// work is what processes do while they are looked at.
+type work struct {
+	cpu   float64 // cores
+	bytes float64 // a second, read and written, in so far as that was asked for
+}
+
+// look reads what a process has used, and returns what it has done since it was last read;
+// of one that was not read before that is all that it has used, as if in the last second.
+// What it moves is asked where files says so, for it is half of the effort, and counts from
+// the second time on.
+func (p *process) look(now time.Time, files bool) (did work) {
 	var room [2048]byte
-	for pid, who := range pids {
-		stat, err := proc.Read(room[:0], pid, "stat")
-		if err != nil {
-			continue
-		}
-		io := stat
-		if files[who.rank] {
-			io, _ = proc.Read(stat, pid, "io") // others' may not be read
-		}
-		u := usageIn(stat, io[len(stat):])
-		if u.resident == 0 && who.child { // it has ended, and nobody has asked for its status
-			continue
-		}
-		if all[who.rank] == nil {
-			all[who.rank] = map[int]usage{}
-		}
-		all[who.rank][pid] = u
+	p.lives = false
+	stat, err := proc.Read(room[:0], p.pid, "stat")
+	if err != nil {
+		return work{}
 	}
-	return all
+	io := stat
+	if files {
+		io, _ = proc.Read(stat, p.pid, "io") // others' may not be read
+	}
+	return p.take(now, usageIn(stat, io[len(stat):]), files)
+}
+
+// take keeps what was read.
+func (p *process) take(now time.Time, u usage, files bool) (did work) {
+	if p.lives = u.resident > 0 || !p.child; !p.lives { // it has ended, and nobody has asked for its status
+		return work{}
+	}
+	passed := samplePace
+	if !p.read.IsZero() {
+		passed = max(now.Sub(p.read), samplePace/2)
+	}
+	did.cpu = max(0, u.cpu-p.used.cpu) / passed.Seconds()
+	did.bytes = float64(u.faulted-min(p.used.faulted, u.faulted)) / passed.Seconds()
+	p.used, p.read = u, now
+	if files {
+		if since := now.Sub(p.movedAt); since < mostUnseen {
+			did.bytes += float64(u.moved-min(p.movedWas, u.moved)) / since.Seconds()
+		}
+		p.movedWas, p.movedAt = u.moved, now
+	}
+	return did
+}
+
+// childTurns is how many samples of a rank pass from one reading of all its processes to
+// the next, as long as it has other signs of life: data loaders are many, and what they hold
+// changes slowly.
+const childTurns = 4
+
+// lookAll reads a rank's processes, where the rank has no other sign of life all of them and
+// what they move.
+func lookAll(all []*process, now time.Time, turn int, still bool) (did work) {
+	for _, p := range all {
+		if still || turn%childTurns == 0 || !p.child || p.read.IsZero() {
+			one := p.look(now, still)
+			did.cpu += one.cpu
+			did.bytes += one.bytes
+		}
+	}
+	return did
 }
 
 // Fields of proc_pid_stat(5), counted from the one behind the name.

@@ -21,12 +21,8 @@ var kindOf = map[uint64]string{
 	nvml.EventTypeDoubleBitEccError: plugins.EventDoubleBit,
 }
 
-const (
-	// mostEvents is how many events are told at once; more come with the next call.
-	mostEvents = 256
-	// waitStep bounds one wait in the library, so that a caller who leaves is noticed.
-	waitStep = time.Second
-)
+// mostEvents is how many events are told at once; more come with the next call.
+const mostEvents = 256
 
 // watch is an event set that listens to GPUs. NVML stays initialised while there is one.
 type watch struct {
@@ -170,7 +166,7 @@ func (p *Prober) hear(ctx context.Context, wait time.Duration) ([]plugins.Event,
 	found := []plugins.Event{}
 	end := time.Now().Add(wait)
 	for len(found) < mostEvents {
-		left := min(max(time.Until(end), 0), waitStep)
+		left := max(time.Until(end), 0) // nothing breaks a wait in the library off
 		if len(found) > 0 {
 			left = 0
 		}
