@@ -76,11 +76,14 @@ size:
 	@CGO_ENABLED=1 go build -trimpath -tags $(TAGS),netgo,osusergo -ldflags "$(LDFLAGS)" -o bin/size/ ./cmd/muster-plugin-nvml
 	@wc -c < bin/size/muster-plugin-nvml | awk '{printf "%-18s $(NATIVE) %5.1f MB\n", "muster-plugin-nvml", $$1/1e6}'
 
-## make bench    the start time of 1, 4, 8 and 16 hosts beside OpenSSH's, and memory (root)
+## make bench    the start time of 1, 4, 8 and 16 hosts beside OpenSSH's, memory, sampling (root)
+# PART=sampling measures the last only.
 bench: build
-	@go run ./launcher/bench -muster bin/muster
+	@go run ./launcher/bench -muster bin/muster $(addprefix -,$(PART))
+ifndef PART
 	@echo; echo "Placement of 1,024 hosts x 8 GPUs, and all their environments:"
 	@go test -run '^$$' -bench ThousandHosts ./launcher/plan | grep ^Benchmark
+endif
 
 ## make gpu-check  what only real NVIDIA GPUs prove, 4 minutes a part; no setting is changed
 # PART=start or PART=watch makes one of the two. A machine without Go and compiler is given

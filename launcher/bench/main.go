@@ -9,8 +9,8 @@
 // start again, beside torchrun, and last what it costs to sample ranks while they run. It
 // needs root and gcc, and ends whatever it starts.
 //
-//	go run ./launcher/bench -muster bin/muster
-//	go run ./launcher/bench -muster bin/muster -sampling   the last only
+//	make bench
+//	make bench PART=sampling   the last only
 package main
 
 import (
