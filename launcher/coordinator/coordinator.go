@@ -3,12 +3,12 @@ package coordinator
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous"
@@ -20,6 +20,7 @@ type Coordinator struct {
 	stateDir string
 	lease    time.Duration
 	hub      *rendezvous.Hub
+	disk     *disk
 	journal  *journal
 	inbox    chan func()
 	names    atomic.Int64
@@ -44,14 +45,20 @@ type Coordinator struct {
 }
 
 func newCoordinator(stateDir string, lease time.Duration, hub *rendezvous.Hub) (*Coordinator, error) {
-	j, err := openJournal(stateDir)
-	if err != nil {
-		return nil, err
-	}
-	return &Coordinator{
-		stateDir: stateDir, lease: lease, hub: hub, journal: j, inbox: make(chan func(), 16),
+	c := &Coordinator{
+		stateDir: stateDir, lease: lease, hub: hub, disk: newDisk(), inbox: make(chan func(), 16),
 		ended: make(chan struct{}), members: map[string]int{},
-	}, nil
+	}
+	var err error
+	c.journal, err = openJournal(stateDir, c.disk, func(err error) { go c.post(func() { c.journalFails(err) }) })
+	return c, err
+}
+
+// journalFails tells who watches that others will not be able to look it up.
+func (c *Coordinator) journalFails(err error) {
+	if c.brain != nil {
+		c.brain.warn(c.brain.hosts[0].name, "what happens is not kept there any more: %v; the run goes on, but muster status, attach and report will lack it", err)
+	}
 }
 
 func (c *Coordinator) post(f func()) {
@@ -204,8 +211,13 @@ func (c *Coordinator) act() {
 			// A name that the hub does not know cannot occur: begin has admitted all.
 			_ = c.hub.Send(c.brain.hosts[a.send.host].name, orders.Encode(a.send.order))
 		case a.event != nil:
-			if a.event.Report != nil {
-				c.keepReport(a.event.Report)
+			if r := a.event.Report; r != nil {
+				if err := c.keepReport(r); err != nil {
+					head := c.brain.hosts[0].name
+					message := fmt.Sprintf("%s: the report of this run could not be kept there: %v", head, err)
+					r.Warnings = append(r.Warnings, message)
+					c.journal.add(event.Event{Kind: event.Warning, Attempt: a.event.Attempt, Host: head, Message: message})
+				}
 			}
 			c.journal.add(*a.event)
 		case a.began != nil && a.began.rank != everyRank:
@@ -347,14 +359,20 @@ func (c *Coordinator) watcherLeft() {
 	}
 }
 
-// keepReport writes the report beside the logs, whole or not at all.
-func (c *Coordinator) keepReport(r *report.Report) {
+// reportWait is how long the end of a run waits for its report to be on disk.
+const reportWait = 2 * time.Second
+
+// keepReport writes the report beside the logs, whole or not at all, and after all events
+// that were before. A file system that hangs may still take it later.
+func (c *Coordinator) keepReport(r *report.Report) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		panic("reports are plain data, which JSON can always express: " + err.Error())
 	}
-	path := filepath.Join(c.stateDir, "report.json")
-	if os.WriteFile(path+".new", append(text, '\n'), 0o600) == nil {
-		_ = os.Rename(path+".new", path)
+	kept := make(chan error, 1)
+	c.disk.do(func() { kept <- replace(filepath.Join(c.stateDir, "report.json"), append(text, '\n')) })
+	if !c.disk.settle(reportWait) {
+		return fmt.Errorf("the file system of %s takes nothing", c.stateDir)
 	}
+	return <-kept
 }

@@ -78,7 +78,20 @@ func serve(keeper *os.File, args []string) error {
 	c.run()
 	endGently(server)
 	hub.Close()
+	c.finishWriting(keeper)
 	return nil
+}
+
+// lateWrites bounds how long this process stays for a file system that hangs at the end: one
+// that comes back then has all that happened, and the report.
+const lateWrites = 10 * time.Minute
+
+// finishWriting waits until the disk has taken everything. Meanwhile the keeper is told that
+// this process lives, or it would end it.
+func (c *Coordinator) finishWriting(keeper io.Writer) {
+	for end := time.Now().Add(lateWrites); !c.disk.settle(rendezvous.HeartbeatOf(c.lease)) && time.Now().Before(end); {
+		_, _ = keeper.Write([]byte{'.'})
+	}
 }
 
 // beat gives the keeper a sign of life, from the loop that decides.

@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"os"
 	"path/filepath"
 	"time"
 
@@ -97,9 +96,6 @@ func (f *liveFile) write(b *brain, now rendezvous.Instant) {
 		return
 	}
 	f.written, f.at = b.told, now
-	path := filepath.Join(f.dir, rundir.Observed)
 	// It is written again at the next news, and the run does not hang on it.
-	if os.WriteFile(path+".new", orders.Encode(b.observed()), 0o600) == nil {
-		_ = os.Rename(path+".new", path)
-	}
+	_ = replace(filepath.Join(f.dir, rundir.Observed), orders.Encode(b.observed()))
 }

@@ -4,6 +4,7 @@ package endtoend
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -53,4 +54,35 @@ func TestAHangIsFoundAndTheRunEndsThoughItsDiskHangsToo(t *testing.T) {
 	l.wait().exits(124).says("rank 3 on host-a is the one to look at: it is at step 5", "left over: host-a")
 	u.lastReport().evidenceHas(t, "rank 2 on host-a", "hrtimer_nanosleep")
 	goOn()
+}
+
+// What the coordinator keeps must not make anybody wait either.
+func TestARunEndsWithItsCauseThoughTheDiskOfItsHeadHostHangs(t *testing.T) {
+	u := newUser(t, threeHosts(t))
+	hang, goOn, is := diskOf(t, u.bed.Host("host-z"))
+	if !is {
+		return
+	}
+	sign := u.path("fail")
+	l := u.start("run", u.write(job{command: []string{"sh", "-c", fmt.Sprintf(`echo began $RANK; while [ $RANK != 3 ] || [ ! -e %s ]; do sleep 0.1; done; exit 7`, sign)}, hosts: []string{"host-z", "host-a"}, perHost: 2, more: shortLease}))
+	within(t, patience, func() string { return "all begin: " + l.stdout.String() + l.stderr.String() }, func() bool {
+		return strings.Count(l.stdout.String(), "began") == 4
+	})
+	hang()
+	u.file("fail", "")
+	l.wait().exits(7).says("✗ rank 3 on host-a ended with exit status 7", "host-z: the report of this run could not be kept there", "left over: host-z")
+	goOn()
+	var said string
+	within(t, patience, func() string { return "the report is kept once the disk goes on: " + said }, func() bool {
+		r := u.run("report", "-", "--json")
+		said = r.stdout + r.stderr
+		return strings.Contains(r.stdout, "ended with exit status 7")
+	})
+}
+
+func TestAReportThatAFullDiskDoesNotTakeIsSaidToBeMissing(t *testing.T) {
+	u := newUser(t, lend(t))
+	smallDisk(t, u.bed.Host("host-z"), "/root/.local/state/muster/runs", "256k")
+	u.runJob(job{script: `head -c 400000 /dev/zero | tr '\0' x; echo; exit 3`, hosts: []string{"host-z"}, more: "logs {\n show = \"none\"\n}"}).exits(3).
+		says("host-z: the report of this run could not be kept there", "no space left", "rank 0 on host-z ended with exit status 3")
 }
