@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
@@ -39,6 +41,7 @@ func dialControl(ctx context.Context, host remote.Host, path string) (*control, 
 	conn, err := grpc.NewClient("passthrough:///control",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithNoProxy(),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: time.Hour}), // who calls bounds it
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(coordinator.MaxMessage)),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			var conn net.Conn
@@ -131,10 +134,44 @@ func (e *silentError) Error() string {
 	return fmt.Sprintf("no answer from the coordinator for %v", e.passed)
 }
 
+// A coordinator that answers nothing for the lease and a margin is out of sight: one that
+// hangs is ended by its keeper before. usualLease is that of pages that tell none.
+const (
+	usualLease    = 30 * time.Second
+	silenceMargin = 5 * time.Second
+)
+
+// silenceIn is how long a coordinator of a run with that lease may be silent.
+func silenceIn(lease time.Duration) time.Duration { return cmp.Or(lease, usualLease) + silenceMargin }
+
+// greet waits for a sign of life of a coordinator that was just connected to.
+func (c *control) greet(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &silentError{limit})
+	defer cancel()
+	_, err := c.client.Beat(ctx, &pb.BeatRequest{AsksOnly: true})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// whileAlive does something until it is done or the coordinator has been silent for as long
+// as limit.
+func (c *control) whileAlive(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() { cancel(c.beat(ctx, limit, &pb.BeatRequest{AsksOnly: true})) }()
+	err := do(ctx)
+	if silent := (*silentError)(nil); err != nil && errors.As(context.Cause(ctx), &silent) {
+		return silent
+	}
+	return err
+}
+
 // beat gives the coordinator a sign of life and has one from it, again and again, until
 // ctx ends or the coordinator has been silent for as long as limit. Silence is counted in
 // own beats: a launcher that was suspended takes its sleep for nobody's silence.
-func (c *control) beat(ctx context.Context, limit time.Duration) error {
+func (c *control) beat(ctx context.Context, limit time.Duration, request *pb.BeatRequest) error {
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()
 	for silent := time.Duration(0); silent < limit; {
@@ -144,7 +181,7 @@ func (c *control) beat(ctx context.Context, limit time.Duration) error {
 			return context.Cause(ctx)
 		}
 		answer, cancel := context.WithTimeout(ctx, beatEvery)
-		_, err := c.client.Beat(answer, &pb.BeatRequest{})
+		_, err := c.client.Beat(answer, request)
 		cancel()
 		if silent += beatEvery; err == nil {
 			silent = 0

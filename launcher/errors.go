@@ -12,9 +12,13 @@ import (
 type Failure struct {
 	Exit    int
 	Message string
+	Err     error // where what it comes from matters, or nil
 }
 
 func (f *Failure) Error() string { return f.Message }
+
+// Unwrap is what it comes from.
+func (f *Failure) Unwrap() error { return f.Err }
 
 func failure(exit int, format string, args ...any) *Failure {
 	return &Failure{Exit: exit, Message: fmt.Sprintf(format, args...)}

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,9 +48,50 @@ func (k *Known) State(ctx context.Context) (event.State, error) {
 	}
 	s := k.stateOf(found)
 	if found.Control != "" && s.Report == nil {
-		s.Samples = samplesNow(ctx, host, found.Control)
+		k.askCoordinator(ctx, host, found.Control, &s)
 	}
 	return s, nil
+}
+
+// briefly is how long somebody who only asks waits for a coordinator.
+const briefly = 5 * time.Second
+
+// askCoordinator adds to a state what only the coordinator knows, or that it does not answer.
+func (k *Known) askCoordinator(ctx context.Context, host remote.Host, path string, s *event.State) {
+	c, err := dialControl(ctx, host, path)
+	if err != nil {
+		return // it ends just now
+	}
+	defer c.close()
+	if silent := (*silentError)(nil); errors.As(c.greet(ctx, briefly), &silent) {
+		s.Name, s.Message = event.Unknown, k.mute(silent).Error()
+		return
+	}
+	s.Samples = samplesOf(ctx, c)
+}
+
+// muteError: a coordinator is there and answers nothing.
+type muteError struct {
+	run, head string
+	silent    *silentError
+	lease     time.Duration
+}
+
+func (e *muteError) Error() string {
+	return fmt.Sprintf("the coordinator of run %s on %s does not answer (for %v): it is stopped or hangs.\nIts keeper ends it after the lease (%v), unless the kernel waits for a disk or a driver there; without it the agents end their workers.",
+		e.run, e.head, e.silent.passed, e.lease)
+}
+
+func (k *Known) mute(silent *silentError) *muteError {
+	return &muteError{run: k.Page.Run, head: k.Page.Hosts[0].Name, silent: silent, lease: cmp.Or(k.Page.Lease, usualLease)}
+}
+
+// explained is an error of a coordinator as the user gets it.
+func (k *Known) explained(err error) error {
+	if silent := (*silentError)(nil); errors.As(err, &silent) {
+		err = k.mute(silent)
+	}
+	return &Failure{Exit: report.ExitUnreachable, Message: err.Error(), Err: err}
 }
 
 func (k *Known) connect(ctx context.Context, h notebook.Host) (remote.Host, error) {
@@ -119,6 +161,9 @@ func (k *Known) note(s event.State) {
 	_ = k.Notebook.Write(k.Page) // it can be learnt again
 }
 
+// patientFor is how long a coordinator may take to answer before that is said.
+const patientFor = 2 * time.Second
+
 // live is a run that is still going on, with an open control socket.
 type live struct {
 	host    remote.Host
@@ -142,11 +187,45 @@ func (k *Known) open(ctx context.Context) (*live, error) {
 	if found.Control == "" || l.state.Report != nil {
 		return l, nil
 	}
-	if l.control, err = dialControl(ctx, host, found.Control); err != nil {
-		host.Close()
-		return nil, failure(report.ExitUnreachable, "%v", err)
+	if l.control, err = dialControl(ctx, host, found.Control); err == nil {
+		limit := silenceIn(min(k.Page.Lease, usualLease))
+		wait := time.AfterFunc(patientFor, func() {
+			k.View.Say(fmt.Sprintf("the coordinator on %s does not answer; waiting for at most %v", k.Page.Hosts[0].Name, limit))
+		})
+		err = l.control.greet(ctx, limit)
+		wait.Stop()
+	}
+	if err != nil {
+		l.close()
+		return nil, k.explained(err)
 	}
 	return l, nil
+}
+
+// openUnlessLeft is open for a command that the user may leave meanwhile.
+func (k *Known) openUnlessLeft(ctx context.Context, wishes <-chan Wish) (l *live, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	opened := make(chan struct{})
+	go func() {
+		defer close(opened)
+		l, err = k.open(ctx)
+	}()
+	for {
+		select {
+		case <-opened:
+			return l, err
+		case wish := <-wishes:
+			if !wish.ends() && !wish.Detach {
+				continue
+			}
+			cancel()
+			if <-opened; err == nil {
+				l.close()
+			}
+			return nil, failure(wish.Exit, "%s; nothing was done to run %s", wish.Reason, k.Page.Run)
+		}
+	}
 }
 
 func (l *live) close() {
@@ -158,7 +237,7 @@ func (l *live) close() {
 
 // Attach comes back to a run and stays until it is over. It returns the run's exit status.
 func (k *Known) Attach(ctx context.Context, show config.RankSet, wishes <-chan Wish) (int, error) {
-	l, err := k.open(ctx)
+	l, err := k.openUnlessLeft(ctx, wishes)
 	if err != nil {
 		return 0, err
 	}
@@ -197,7 +276,7 @@ const (
 // Stop ends a run and waits until it is over. The status is 0 if it was stopped, or had
 // ended already.
 func (k *Known) Stop(ctx context.Context, how int, wishes <-chan Wish) (int, error) {
-	l, err := k.open(ctx)
+	l, err := k.openUnlessLeft(ctx, wishes)
 	if err != nil {
 		return 0, err
 	}
@@ -213,12 +292,13 @@ func (k *Known) Stop(ctx context.Context, how int, wishes <-chan Wish) (int, err
 	if request.Drain {
 		request.Reason += " --drain"
 	}
-	if err := l.control.stop(ctx, request); err != nil {
+	err = l.control.whileAlive(ctx, silenceIn(k.Page.Lease), func(ctx context.Context) error { return l.control.stop(ctx, request) })
+	if err != nil {
 		l.close()
 		if no := (*refusal)(nil); errors.As(err, &no) {
 			return 0, failure(report.ExitUsage, "%v", err)
 		}
-		return 0, failure(report.ExitUnreachable, "%v", err)
+		return 0, k.explained(err)
 	}
 	none, _ := config.ParseRankSet("none")
 	status, err := k.watch(l, none, wishes).stay(ctx)
@@ -259,11 +339,13 @@ func (k *Known) followLogs(ctx context.Context, l *live, set config.RankSet) err
 	for _, rank := range k.ranksIn(set) {
 		request.Ranks = append(request.Ranks, int32(rank))
 	}
-	err := l.control.logs(ctx, request, func() {}, func(c *pb.LogChunk) {
-		k.View.Output(hostOf(k.Page, c), int(c.Rank), c.Lane == 1, c.Data, c.End)
+	err := l.control.whileAlive(ctx, silenceIn(k.Page.Lease), func(ctx context.Context) error {
+		return l.control.logs(ctx, request, func() {}, func(c *pb.LogChunk) {
+			k.View.Output(hostOf(k.Page, c), int(c.Rank), c.Lane == 1, c.Data, c.End)
+		})
 	})
 	if err != nil && ctx.Err() == nil {
-		return failure(report.ExitUnreachable, "%v", err)
+		return k.explained(err)
 	}
 	return nil
 }

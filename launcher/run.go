@@ -213,7 +213,7 @@ func (r *Run) handOver(ctx context.Context, id string, f *fleet, p *plan.Plan) (
 	}
 	submission, err := r.submission(id, f, p)
 	if err == nil {
-		err = c.submit(ctx, submission)
+		err = c.whileAlive(ctx, silenceIn(r.Job.Lease), func(ctx context.Context) error { return c.submit(ctx, submission) })
 	}
 	if err != nil {
 		c.close()

@@ -23,11 +23,12 @@ const (
 
 // comeBack looks for a run whose connection was lost: it goes on, or is over by now. nil
 // says that there is nothing to come back to: the keeper on the head host was seen to end,
-// or the head host does not answer, or the user is tired of waiting.
-func (w *watch) comeBack(ctx context.Context, lost error) *live {
+// or the head host does not answer, or the user is tired of waiting; the error that its
+// coordinator will not answer any more.
+func (w *watch) comeBack(ctx context.Context, lost error) (*live, *muteError) {
 	head := w.fleet.hosts[0]
 	if !w.isAway(head, lost) {
-		return nil
+		return nil, nil
 	}
 	goesOn := "the run goes on there"
 	if !w.isCommitted() { // as far as was heard
@@ -36,12 +37,17 @@ func (w *watch) comeBack(ctx context.Context, lost error) *live {
 	w.view.Say(fmt.Sprintf("lost the connection to %s (%v); %s; connecting again", head.name, lost, goesOn))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	found := make(chan *live, 1)
-	go func() { found <- w.lookAgain(ctx) }()
+	var l *live
+	var mute *muteError
+	found := make(chan struct{})
+	go func() {
+		defer close(found)
+		l, mute = w.lookAgain(ctx)
+	}()
 	for {
 		select {
-		case l := <-found:
-			return l
+		case <-found:
+			return l, mute
 		case wish := <-w.wishes:
 			if wish.Detach && (w.isCommitted() || wish.Exit != 0) {
 				w.leaving = &wish
@@ -64,7 +70,7 @@ func (w *watch) isAway(h *fleetHost, lost error) bool {
 }
 
 // lookAgain tries several times, but only once more when the run is known to be over.
-func (w *watch) lookAgain(ctx context.Context) *live {
+func (w *watch) lookAgain(ctx context.Context) (l *live, mute *muteError) {
 	over := make(chan struct{})
 	go func() {
 		if w.othersEnd(ctx) {
@@ -79,17 +85,20 @@ func (w *watch) lookAgain(ctx context.Context) *live {
 	for range tries {
 		l, err := known.open(ctx)
 		if err == nil {
-			return l
+			return l, nil
+		}
+		if errors.As(err, &mute) {
+			return nil, mute
 		}
 		select {
 		case <-time.After(returnWait):
 		case <-over:
-			return nil
+			return nil, nil
 		case <-ctx.Done():
-			return nil
+			return nil, nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // othersEnd waits until the keepers on all hosts but the head host have ended, and reports
@@ -172,6 +181,15 @@ func (w *watch) lostSight(ctx context.Context, err error) (int, error) {
 		exit, message = report.ExitUnreachable, fmt.Sprintf("%s, the head host of run %s, cannot be reached any more: %v", head.name, w.page.Run, err)
 	}
 	return 0, failure(exit, "%s\n%s", message, w.ends(left))
+}
+
+// givenUp is for a coordinator that nobody hears from and nothing ends.
+func (w *watch) givenUp(mute *muteError) (int, error) {
+	_ = w.fleet.hosts[0].remote.Close() // nothing more comes from it, which need not be waited for
+	w.view.Phase("waiting for the hosts to end their workers")
+	left := w.dismiss(w.patience)
+	w.view.Phase("")
+	return 0, failure(report.ExitUnreachable, "%v\n%s", mute, w.ends(left))
 }
 
 // lostEarly says why a run that was not seen to start will not.

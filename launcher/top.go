@@ -11,7 +11,6 @@ import (
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/notebook"
-	"github.com/muster-dev/muster/launcher/remote"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
 )
@@ -30,11 +29,17 @@ func (k *Known) Top(ctx context.Context, once bool, show func(event.State) error
 		}
 		return show(l.state)
 	}
-	if once {
-		l.state.Samples = samplesOf(ctx, l.control)
-		return show(l.state)
+	err = l.control.whileAlive(ctx, silenceIn(k.Page.Lease), func(ctx context.Context) error {
+		if once {
+			l.state.Samples = samplesOf(ctx, l.control)
+			return show(l.state)
+		}
+		return k.follow(ctx, l, show)
+	})
+	if silent := (*silentError)(nil); errors.As(err, &silent) {
+		return k.explained(err)
 	}
-	return k.follow(ctx, l, show)
+	return err
 }
 
 // follow shows what the run's events and samples tell until it is over.
@@ -87,16 +92,7 @@ func (k *Known) follow(ctx context.Context, l *live, show func(event.State) erro
 	}
 }
 
-// samplesNow is how ranks use memory now; nil where the coordinator does not tell.
-func samplesNow(ctx context.Context, host remote.Host, path string) *samples.Overview {
-	control, err := dialControl(ctx, host, path)
-	if err != nil {
-		return nil // it ends just now
-	}
-	defer control.close()
-	return samplesOf(ctx, control)
-}
-
+// samplesOf is how ranks use memory now; nil where the coordinator does not tell.
 func samplesOf(ctx context.Context, c *control) (found *samples.Overview) {
 	_ = c.samples(ctx, false, func(o *samples.Overview) { found = o }) // one that ends just now tells none
 	return found

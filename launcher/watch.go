@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,8 +86,10 @@ func (w *watch) stay(ctx context.Context) (int, error) {
 		if lost == nil {
 			return status, err
 		}
-		l := w.comeBack(ctx, lost)
+		l, mute := w.comeBack(ctx, lost)
 		switch {
+		case mute != nil:
+			return w.givenUp(mute)
 		case l == nil && w.leaving != nil:
 			return w.leave(*w.leaving)
 		case l == nil:
@@ -118,7 +119,7 @@ func (w *watch) follow(ctx context.Context) (status int, err error, lost error) 
 		}
 		over <- w.control.watch(ctx, w.seen+1, w.see)
 	}()
-	go func() { silent <- w.control.beat(ctx, cmp.Or(w.page.Lease, usualLease)+silenceMargin) }()
+	go func() { silent <- w.control.beat(ctx, silenceIn(w.page.Lease), &pb.BeatRequest{}) }()
 	var output sync.WaitGroup
 	output.Go(func() { w.showOutput(ctx, reads) })
 	committed := w.commit
@@ -151,13 +152,6 @@ func (w *watch) follow(ctx context.Context) (status int, err error, lost error) 
 		}
 	}
 }
-
-// A coordinator that answers nothing for the lease and a margin is out of sight: one that
-// hangs is ended by its keeper before. usualLease is that of pages that tell none.
-const (
-	usualLease    = 30 * time.Second
-	silenceMargin = 5 * time.Second
-)
 
 // heed does what the user wants; done is set when the launcher is to leave.
 func (w *watch) heed(ctx context.Context, wish Wish) (status int, err error, done bool) {

@@ -163,8 +163,20 @@ func (s control) Signal(_ context.Context, request *pb.SignalRequest) (*pb.Signa
 }
 
 // Beat is a sign of life of the launcher.
-func (s control) Beat(context.Context, *pb.BeatRequest) (*pb.BeatReply, error) {
-	s.c.post(func() { s.c.launcher = rendezvous.Now() })
+func (s control) Beat(ctx context.Context, request *pb.BeatRequest) (*pb.BeatReply, error) {
+	heard := make(chan struct{})
+	s.c.post(func() {
+		if !request.AsksOnly {
+			s.c.launcher = rendezvous.Now()
+		}
+		close(heard)
+	})
+	select {
+	case <-heard:
+	case <-s.c.ended:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	return &pb.BeatReply{}, nil
 }
 

@@ -36,7 +36,7 @@ func freeze(t *testing.T, p testbed.Process) (thaw func()) {
 		eventually(t, "the group is empty", func() bool { return os.Remove(group) == nil })
 	})
 	t.Cleanup(thaw)
-	write("tasks", fmt.Sprint(p.MachinePID))
+	write("cgroup.procs", fmt.Sprint(p.MachinePID))
 	write("freezer.state", "FROZEN")
 	eventually(t, "the process is frozen", func() bool {
 		state, err := os.ReadFile(filepath.Join(group, "freezer.state"))

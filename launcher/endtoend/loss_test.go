@@ -91,6 +91,34 @@ func TestAPartThatIsStoppedIsLostAfterTheLease(t *testing.T) {
 	}
 }
 
+// The kernel ends no process that waits for a disk that hangs: then nobody answers and nobody
+// is gone. No command waits for that without an end.
+func TestACoordinatorThatCanNeitherAnswerNorBeEndedIsGivenUp(t *testing.T) {
+	bed := lend(t)
+	u := newUser(t, bed)
+	l := u.start("run", u.write(job{script: fmt.Sprintf(obedient, u.dir), hosts: three, more: shortLease}))
+	l.waitRunning(u, 3)
+	follows, looks := u.start("logs", "-", "--follow"), u.start("top", "-", "--json")
+	h := bed.Host("host-z")
+	thaw := freeze(t, inRole(t, h, coordinator)[0])
+	l.wait().exits(69).says("the coordinator of run", "on host-z does not answer", "workers have ended on host-a, host-m")
+	follows.wait().exits(69).says("on host-z does not answer")
+	looks.wait().exits(69).says("on host-z does not answer")
+	u.gone(h, 5*lease)
+	all := []*launch{u.start("attach", "-"), u.start("stop", "-"), u.start("logs", "-", "--follow"), u.start("top", "-", "--json")}
+	if got := u.run("status", "-").exits(0).stdout; !strings.Contains(got, "unknown") || !strings.Contains(got, "does not answer") {
+		t.Errorf("muster status: %s", got)
+	}
+	attach := u.start("attach", "-")
+	attach.waitToSay("does not answer; waiting")
+	attach.signal(syscall.SIGINT)
+	attach.waitFor(atOnce).exits(130).says("nothing was done to run")
+	for _, command := range all {
+		command.wait().exits(69).says("on host-z does not answer (for")
+	}
+	thaw()
+}
+
 // gone waits until none of the user's workers runs on a host.
 func (u *user) gone(h *testbed.Host, limit time.Duration) {
 	u.t.Helper()

@@ -550,7 +550,9 @@ func (*SignalReply) Descriptor() ([]byte, []int) {
 }
 
 type BeatRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Others ask whether the coordinator answers, and are none of its launcher's signs of life.
+	AsksOnly      bool `protobuf:"varint,1,opt,name=asks_only,json=asksOnly,proto3" json:"asks_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -583,6 +585,13 @@ func (x *BeatRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BeatRequest.ProtoReflect.Descriptor instead.
 func (*BeatRequest) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *BeatRequest) GetAsksOnly() bool {
+	if x != nil {
+		return x.AsksOnly
+	}
+	return false
 }
 
 type BeatReply struct {
@@ -833,8 +842,9 @@ const file_control_proto_rawDesc = "" +
 	"\tStopReply\"#\n" +
 	"\rSignalRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\r\n" +
-	"\vSignalReply\"\r\n" +
-	"\vBeatRequest\"\v\n" +
+	"\vSignalReply\"*\n" +
+	"\vBeatRequest\x12\x1b\n" +
+	"\tasks_only\x18\x01 \x01(\bR\basksOnly\"\v\n" +
 	"\tBeatReply\"&\n" +
 	"\x10HostEmptyRequest\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\"\x10\n" +

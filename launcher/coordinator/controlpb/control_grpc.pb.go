@@ -49,7 +49,8 @@ type ControlClient interface {
 	// Signal passes a signal on to the leader of each rank, once.
 	Signal(ctx context.Context, in *SignalRequest, opts ...grpc.CallOption) (*SignalReply, error)
 	// Beat is a sign of life of the launcher that submitted; before the start is committed
-	// the run ends when it fails to come within the lease.
+	// the run ends when it fails to come within the lease. The answer is one of the loop that
+	// decides.
 	Beat(ctx context.Context, in *BeatRequest, opts ...grpc.CallOption) (*BeatReply, error)
 	// Samples delivers how ranks use memory and devices: once, or each second until the run is
 	// over.
@@ -193,7 +194,8 @@ type ControlServer interface {
 	// Signal passes a signal on to the leader of each rank, once.
 	Signal(context.Context, *SignalRequest) (*SignalReply, error)
 	// Beat is a sign of life of the launcher that submitted; before the start is committed
-	// the run ends when it fails to come within the lease.
+	// the run ends when it fails to come within the lease. The answer is one of the loop that
+	// decides.
 	Beat(context.Context, *BeatRequest) (*BeatReply, error)
 	// Samples delivers how ranks use memory and devices: once, or each second until the run is
 	// over.
