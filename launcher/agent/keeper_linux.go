@@ -40,6 +40,7 @@ type keeper struct {
 	mps     []servedMPS           // that were started, in any state
 	lease   time.Duration
 	silent  time.Duration // since the agent was heard, counted in own beats
+	stuck   bool          // SIGKILL has not ended it; its workers were ended
 	deaf    bool          // the agent's end of the leash is closed
 	done    bool          // the agent has said that nothing is left
 	agent   *proc.Child
@@ -228,12 +229,18 @@ func (k *keeper) keep() error {
 	}
 }
 
-// lookAfterAgent kills an agent that is silent past the lease. Silence is counted in own
+// lookAfterAgent kills an agent that is silent past the lease, and the workers itself where
+// that does not end it: the kernel may have it wait for a disk. Silence is counted in own
 // beats, so that a machine that slept does not take its sleep for the agent's silence.
 func (k *keeper) lookAfterAgent(beat time.Duration) {
-	_ = k.leash.send(tug{}, nil) // an agent that is gone shows in its exit
-	if k.silent += beat; k.silent > k.lease {
+	switch k.silent += beat; {
+	case k.silent <= k.lease:
+		_ = k.leash.send(tug{}, nil) // an agent that is gone shows in its exit
+	case k.silent <= k.lease+beat:
 		_ = proc.Signal(k.agent.ID, unix.SIGKILL)
+	case !k.stuck:
+		k.stuck = true
+		k.endAll()
 	}
 }
 
@@ -321,14 +328,7 @@ func (k *keeper) afterAgent(coordEnded chan string) error {
 	for !k.deaf { // what the agent had still said
 		k.take(<-k.tugs)
 	}
-	// Also of an agent that has said its goodbye: a setup may have forked meanwhile.
-	coordinator := func(s proc.Stat) bool { return k.coord != nil && s.ID == k.coord.ID }
-	if len(k.mps) > 0 && !k.done {
-		ofMPS := k.ofMPS() // their clients first
-		proc.KillBelow(killWait, func(s proc.Stat) bool { return coordinator(s) || ofMPS(s) })
-		k.endMPS()
-	}
-	left := proc.KillBelow(killWait, coordinator)
+	left := k.endAll() // also of an agent that has said its goodbye: a setup may have forked meanwhile
 	restoreModes(k.reaper, func(run string) bool { return run == k.run })
 	var err error
 	if !k.done {
@@ -343,6 +343,18 @@ func (k *keeper) afterAgent(coordEnded chan string) error {
 		k.awaitCoordinator(coordEnded)
 	}
 	return err
+}
+
+// endAll ends all processes of the run here but the coordinator and the agent, and returns
+// those that SIGKILL does not end.
+func (k *keeper) endAll() []proc.Stat {
+	spared := func(s proc.Stat) bool { return s.ID == k.agent.ID || k.coord != nil && s.ID == k.coord.ID }
+	if len(k.mps) > 0 && !k.done {
+		ofMPS := k.ofMPS() // their clients first
+		proc.KillBelow(killWait, func(s proc.Stat) bool { return spared(s) || ofMPS(s) })
+		k.endMPS()
+	}
+	return proc.KillBelow(killWait, spared)
 }
 
 func (k *keeper) awaitCoordinator(ended chan string) {
