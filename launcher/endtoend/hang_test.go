@@ -169,6 +169,13 @@ func TestWhetherAGPUWorksDecidesWhetherSilenceIsAHang(t *testing.T) {
 	}
 }
 
+// Where the way between GPUs does not work the first collective hangs, at which the CPUs spin.
+func TestAFirstCollectiveThatHangsIsFoundThoughCPUsSpin(t *testing.T) {
+	u := newUser(t, theMachines(t))
+	atWork(t, "l40s", gpus.Utilization{GPU: 100}, gpus.Utilization{GPU: 100})
+	u.run("run", u.onDevice("l40s", "cudaworker -bytes 1GiB -for 5m & while :; do :; done", threeSeconds, machinesOwn)).exits(124)
+}
+
 // An independent rank hangs alone, and is ended alone.
 func TestAnIndependentRankThatHangsIsEndedAlone(t *testing.T) {
 	u := newUser(t, lend(t))

@@ -41,13 +41,13 @@ const (
 
 // Still is for how long nothing has moved in a rank, in seconds. What its CPUs do counts as
 // long as its device has not worked yet, or where it has none: a rank that waits for another
-// often spins.
+// often spins. It never counts while its device spins too: so does a first collective hang.
 func (p Pulse) Still() float64 {
 	still := min(p.Age, p.Output, p.Told, p.Files)
 	if p.Device != nil {
 		still = min(still, *p.Device)
 	}
-	if p.Device == nil || !p.Worked {
+	if p.Device == nil || !p.Worked && !p.Spins {
 		still = min(still, p.CPU)
 	}
 	return still

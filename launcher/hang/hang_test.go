@@ -39,6 +39,8 @@ func TestOnlyWhatDoesNothingAtAllHangs(t *testing.T) {
 		{"GPUs at 0 % though CPUs spin", []Seen{onGPU(0, 90, 90, false), onGPU(1, 90, 90, false)}, true},
 		{"a long evaluation without output", []Seen{onGPU(0, 900, 0, false), onGPU(1, 900, 900, true)}, false},
 		{"a slow start: it compiles", []Seen{with(onGPU(0, 900, 900, false), func(s *Seen) { s.Worked = false })}, false},
+		{"a first collective that never ends", []Seen{with(onGPU(0, 900, 900, true), func(s *Seen) { s.Worked = false }), with(onGPU(1, 900, 900, true), func(s *Seen) { s.Worked = false })}, true},
+		{"one compiles, the other waits for it", []Seen{with(onGPU(0, 900, 900, true), func(s *Seen) { s.Worked = false }), with(onGPU(1, 900, 900, false), func(s *Seen) { s.Worked = false })}, false},
 		{"a slow start: it reads", []Seen{with(still(0, 900), func(s *Seen) { s.Files = 1 })}, false},
 		{"a start at which nothing moves", []Seen{with(onGPU(0, 900, 900, false), func(s *Seen) { s.Worked, s.CPU = false, 900 })}, true},
 		{"data are prepared on CPUs", []Seen{with(still(0, 900), func(s *Seen) { s.CPU = 0 })}, false},
