@@ -67,6 +67,10 @@ func (b *brain) grew(host int, g samples.Growth) {
 	})
 }
 
+// loaded is what a rank holds at least of its device, in bytes, once it has come to load its
+// model: an attempt that ends early ends others on their way there.
+const loaded = 1 << 30
+
 // judgeBalance looks whether a rank has held far more memory in the attempt than the others.
 func (b *brain) judgeBalance() {
 	if b.plan.Backend == "none" || b.places != nil { // its ranks do not share one model
@@ -80,7 +84,10 @@ func (b *brain) judgeBalance() {
 				own = append(own, p)
 			}
 		}
-		peaks[rank] = samples.Most(own)
+		most := samples.Most(own)
+		if n, known := most.Held(); known && n >= loaded || b.now.Sub(b.begun).Seconds() >= samples.WarmUp {
+			peaks[rank] = most
+		}
 	}
 	for _, u := range samples.Imbalance(peaks) {
 		message, fix := u.Words()

@@ -78,6 +78,23 @@ func TestAnAttemptsEndIsJudgedByWhatRanksHeldUntilTheirEnds(t *testing.T) {
 	}
 }
 
+// The one that fails early is often the one that was first to load.
+func TestRanksThatHadNotLoadedYetSayNothingOfTheBalance(t *testing.T) {
+	d := newDrill(t)
+	d.b.plan.Backend = "nccl"
+	d.run()
+	for rank := range 6 {
+		n := 0.1
+		if rank == 0 {
+			n = 30
+		}
+		d.news(rank/2, orders.News{Ended: &orders.Ended{Rank: rank, Peaks: samples.Raise(nil, 0, samples.PhaseStart, held(n))}})
+	}
+	if found := d.found("memory_imbalance"); len(found) > 0 {
+		t.Errorf("found %q", found)
+	}
+}
+
 func TestGrowthIsToldOncePerAttempt(t *testing.T) {
 	d := newDrill(t)
 	d.run()

@@ -32,7 +32,8 @@ const (
 
 // Thresholds. Growth is judged over at least an hour after the warm-up, in windows; it has
 // to be there in most of them and to go on: what levels off, comes back or was one step is
-// none.
+// none. What begins late is found in the newest hours: there it also has to lead to where
+// the number has not been before, or the rising half of what goes up and down would do.
 const (
 	// WarmUp are the first seconds of an attempt, of which nothing is concluded.
 	WarmUp      = 600.0
@@ -45,6 +46,9 @@ const (
 	leastShare  = 0.01 // of what there was at first
 	stepBytes   = 1 << 20
 )
+
+// lateSpans are the newest seconds that are judged by themselves, the longest first.
+var lateSpans = []float64{14 * 24 * 3600, 5 * 24 * 3600, 40 * 3600, 16 * 3600, 7 * 3600, 3 * 3600}
 
 // trend is how the floor of a number has moved.
 type trend struct{ slope, from, to, hours float64 }
@@ -60,7 +64,36 @@ func rising(points []Point) (t trend, is bool) {
 	if end-begin < shortest {
 		return t, false
 	}
-	floor := floors(points, begin, end)
+	if t, is = risingIn(floors(points, begin, end, windows), end-begin); is {
+		return t, true
+	}
+	for _, span := range lateSpans {
+		if span > end-begin {
+			continue
+		}
+		width := span / windows
+		earlier := math.Floor((end - begin - span) / width) // as wide as the windows that are judged
+		floor := floors(points, end-span-earlier*width, end, int(earlier)+windows)
+		if t, is = risingIn(floor[int(earlier):], span); is && t.to-t.from > 2*(highest(floor[:int(earlier)])-t.from) {
+			return t, true
+		}
+	}
+	return t, false
+}
+
+// highest is the largest of values that are known.
+func highest(values []float64) float64 {
+	most := math.Inf(-1)
+	for _, v := range values {
+		if !math.IsInf(v, 1) {
+			most = max(most, v)
+		}
+	}
+	return most
+}
+
+// risingIn judges the floors of as many seconds.
+func risingIn(floor []float64, span float64) (t trend, is bool) {
 	var known []int
 	for i, v := range floor {
 		if !math.IsInf(v, 1) {
@@ -82,19 +115,19 @@ func rising(points []Point) (t trend, is bool) {
 		middle-first < leastThird*whole || third-middle < leastThird*whole {
 		return t, false
 	}
-	hours := (end - begin) / 3600
+	hours := span / 3600
 	slope := theilSen(floor, known) * windows / hours
 	return trend{slope, third - slope*hours*2/3, third, hours}, slope > 0
 }
 
-// floors are the smallest values of each window between two times.
-func floors(points []Point, begin, end float64) []float64 {
-	floor := slices.Repeat([]float64{math.Inf(1)}, windows)
+// floors are the smallest values of each of so many windows between two times.
+func floors(points []Point, begin, end float64, count int) []float64 {
+	floor := slices.Repeat([]float64{math.Inf(1)}, count)
 	for _, p := range points {
 		if p.At < begin {
 			continue
 		}
-		w := min(windows-1, int((p.At-begin)/(end-begin)*windows))
+		w := min(count-1, int((p.At-begin)/(end-begin)*float64(count)))
 		floor[w] = min(floor[w], p.Min)
 	}
 	return floor

@@ -36,6 +36,9 @@ func evaluations(n, add, every float64) shape {
 		return n
 	}
 }
+func (s shape) after(when float64) shape {
+	return func(at float64) float64 { return s(max(0, at-when)) }
+}
 func (s shape) and(other shape) shape {
 	return func(at float64) float64 { return s(at) + other(at) }
 }
@@ -83,6 +86,12 @@ func TestSteadyGrowthIsFoundAndNamedByWhichNumberRises(t *testing.T) {
 			12, KindDevice, Process, gib / 2, "leak"},
 		"a leak over three weeks": {course{RSS: ramp(3*gib, gib/100)},
 			500, KindHost, RSS, gib / 100, "leak"},
+		"a leak that begins after six hours": {course{RSS: ramp(3*gib, gib).after(6)},
+			12, KindHost, RSS, gib, "leak"},
+		"a leak that begins after a day": {course{RSS: ramp(3*gib, gib).after(24)},
+			64, KindHost, RSS, gib, "leak"},
+		"a leak that begins after days, between evaluations": {course{DeviceUsed: evaluations(30*gib, 9*gib, 1.5).and(ramp(0, gib/2).after(100)), Process: evaluations(29*gib, 9*gib, 1.5).and(ramp(0, gib/2).after(100))},
+			148, KindDevice, Process, gib / 2, "leak"},
 		"a leak after a warm-up": {course{Process: levels1h(5*gib, 20*gib).and(ramp(0, gib))},
 			24, KindDevice, Process, gib, "leak"},
 	} {
@@ -121,6 +130,10 @@ func TestWhatIsHealthyIsNoGrowth(t *testing.T) {
 		"a slow saw-tooth":            {course{RSS: saw(10*gib, 8*gib, 3)}, 20},
 		"evaluations":                 {course{Process: evaluations(10*gib, 5*gib, 1.5)}, 10},
 		"one step":                    {course{Process: step(10*gib, 8*gib, 4)}, 10},
+		"up and down in eight hours":  {course{RSS: saw(10*gib, 8*gib, 8)}, 55},
+		"up and down in a day":        {course{RSS: saw(10*gib, 8*gib, 24).noisy(gib / 4)}, 140},
+		"a step days ago":             {course{RSS: step(10*gib, 8*gib, 40)}, 90},
+		"an evaluation at the end":    {course{Process: step(10*gib, 8*gib, 99.5).noisy(gib)}, 100},
 		"a step near the end":         {course{Process: step(10*gib, 8*gib, 9)}, 10},
 		"shrinking":                   {course{Process: ramp(30*gib, -gib)}, 10},
 		"too short to be told":        {course{Process: ramp(10*gib, 10*gib)}, 1},
