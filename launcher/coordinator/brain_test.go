@@ -374,6 +374,24 @@ func TestCtrlCLadder(t *testing.T) {
 	d.check("outcome", r.Outcome, report.Stopped)
 }
 
+// A Ctrl-C that comes when everything is done changes nothing; one that a rank was sent does.
+func TestAStopAfterTheLastEndIsNoStop(t *testing.T) {
+	for sent, want := range map[string]string{"": report.OK, "SIGTERM": report.Stopped} {
+		d := newDrill(t).run()
+		d.b.stopRequested(stopRequest{exit: 130, reason: "Ctrl-C"})
+		for rank := range 6 {
+			e := orders.Ended{}
+			if rank == 5 {
+				e.Sent = sent
+			}
+			d.ended(rank, e)
+		}
+		r := d.end(0, 1, 2)
+		d.check("outcome", r.Outcome, want)
+		d.check("exit", r.Exit == 0, want == report.OK)
+	}
+}
+
 func TestAStopBeforeTheStartLeavesNothing(t *testing.T) {
 	d := newDrill(t)
 	d.join(0)

@@ -28,7 +28,7 @@ func (b *brain) report() *report.Report {
 	}
 	r.FirstCause, r.Exit = b.cause()
 	switch {
-	case b.stop != nil && b.stop.drain && r.FirstCause == nil && b.begun != 0 && b.undone() == 0: // too late to change anything
+	case b.stop != nil && r.FirstCause == nil && b.allEndedWell(): // too late to change anything
 	case b.stop != nil && (r.FirstCause == nil || b.phaseWhenStopped()):
 		r.Outcome, r.Exit = report.Stopped, b.stop.exit
 		r.FirstCause = &report.Cause{Class: report.ClassStopped, Message: "stopped: " + b.stop.reason, Attempt: b.attempt}
@@ -66,6 +66,20 @@ func (b *brain) attemptReport(r *report.Report) report.Attempt {
 		}
 	}
 	return a
+}
+
+// allEndedWell reports whether every rank has done its work, and none ended by being stopped.
+func (b *brain) allEndedWell() bool {
+	if b.begun == 0 {
+		return false
+	}
+	if b.places != nil {
+		return b.undone() == 0
+	}
+	return !slices.ContainsFunc(b.ranks, func(r *rankState) bool {
+		e := r.ended
+		return e == nil || e.Code != 0 || e.Signal != "" || e.Sent != "" || e.Error != ""
+	})
 }
 
 // phaseWhenStopped reports whether the user's stop came before any failure: then what

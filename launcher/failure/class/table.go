@@ -166,7 +166,7 @@ var Classes = []Class{
 		Advice: []string{"uneven data: every rank needs the same number of steps (drop_last, join())"}},
 
 	{Name: HostLost, Meaning: "a host is not heard any more", Owner: Host, Restart: OtherHost, Advice: []string{"look whether the host runs, and at the network to it"}},
-	{Name: AgentLost, Meaning: "muster's agent on a host died or was cut off", Owner: Host, Restart: OtherHost, Advice: []string{"the kernel log of that host may name who killed it"}},
+	{Name: AgentLost, Meaning: "muster's agent on a host died or was cut off", Owner: Host, Restart: OtherHost, Advice: []string{"the kernel log of that host may name who killed it, or the disk or driver that it waits for"}},
 	{Name: KilledUnknown, Meaning: "a signal that muster did not send", Owner: Environment, Restart: Maybe,
 		Advice: []string{"dmesg on the host tells whether the kernel did it for want of memory", "ask the scheduler: preemption and time limits kill too"}},
 	{Name: Stopped, Meaning: "muster or the user ended it", Owner: Nobody, Restart: Never, Consequence: true},
