@@ -10,6 +10,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/muster-dev/muster/launcher/config"
@@ -29,7 +30,7 @@ type Known struct {
 	Notebook notebook.Notebook
 }
 
-// askWait bounds how long a head host may take to tell what it knows.
+// askWait bounds how long a host may take to tell what it knows, or the next line of it.
 const askWait = 30 * time.Second
 
 // State asks the head host where the run stands. A run whose end is known here is asked
@@ -106,22 +107,35 @@ func (k *Known) lookup(ctx context.Context, host remote.Host) (orders.Lookup, er
 	return found, err
 }
 
-// ask runs the agent's program on a host and hands each line that it prints to take.
+// ask runs the agent's program on a host and hands each line that it prints to take. One that
+// is silent for too long is given up, with the connection: the file system may hang that it
+// reads.
 func ask(ctx context.Context, host remote.Host, args []string, take func(line []byte) error) error {
 	process, err := host.Start(ctx, remote.Launch{Program: "muster-agent", Args: args})
 	if err != nil {
 		return err
 	}
 	defer process.Close()
+	var late atomic.Bool
+	giveUp := time.AfterFunc(askWait, func() {
+		late.Store(true)
+		_ = host.Close()
+	})
+	defer giveUp.Stop()
 	lines := bufio.NewReader(process.Stdout)
 	for {
 		line, err := lines.ReadBytes('\n')
+		if err != nil && late.Load() {
+			return fmt.Errorf("%s: no answer for %v: perhaps a file system there hangs", host.Name(), askWait)
+		}
 		if errors.Is(err, io.EOF) {
 			break
 		}
+		giveUp.Stop() // a pager may make take wait
 		if err == nil {
 			err = take(line)
 		}
+		giveUp.Reset(askWait)
 		if err != nil {
 			return fmt.Errorf("%s: %w", host.Name(), err)
 		}

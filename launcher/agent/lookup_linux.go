@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,14 @@ import (
 // controlFile is where a keeper notes the path of its coordinator's control socket.
 const controlFile = "control"
 
+// endWithAsker ends this process when whoever asks has gone: what is read may hang.
+func endWithAsker() {
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+}
+
 // lookupMain prints what this host knows of a run that it is or was the head host of.
 func lookupMain(_, args []string) error {
 	flags := flag.NewFlagSet("lookup", flag.ContinueOnError)
@@ -25,6 +34,7 @@ func lookupMain(_, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	endWithAsker()
 	dir, err := findState(*run, "events.jsonl")
 	if err != nil {
 		return err
@@ -89,6 +99,7 @@ func outputMain(_, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	endWithAsker()
 	for word := range strings.SplitSeq(*of, ",") {
 		var attempt, rank int
 		var from int64

@@ -20,6 +20,7 @@ func samplesMain(_, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	endWithAsker()
 	dir, err := findState(*run, samplesFile)
 	if err != nil || dir == "" {
 		return err

@@ -4,8 +4,13 @@ package endtoend
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // As parts that are stopped, but nothing ends these.
@@ -39,5 +44,26 @@ func TestAPartThatCannotBeEndedIsLostAfterTheLease(t *testing.T) {
 			thaw()
 			nothingLeft(t, bed)
 		})
+	}
+}
+
+// A file system that hangs on one host keeps nobody from the others' output, nor waiting.
+func TestLogsThatCannotBeReadAreGivenUp(t *testing.T) {
+	bed := lend(t)
+	u := newUser(t, bed)
+	u.runJob(job{script: "echo words", hosts: []string{"host-z", "host-a"}}).exits(0)
+	logs, err := filepath.Glob(filepath.Join(bed.Host("host-a").Home, ".local/state/muster/runs/*/*/attempt-0/rank-1.log"))
+	if err != nil || len(logs) != 1 {
+		t.Fatalf("%v, %v", logs, err)
+	}
+	if err := os.Remove(logs[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(logs[0], 0o600); err != nil { // to open it waits for a writer
+		t.Fatal(err)
+	}
+	r := u.run("logs", "-").exits(69).says("host-a: no answer for 30s: perhaps a file system there hangs")
+	if !strings.Contains(r.stdout, "host-z:0| words") {
+		t.Errorf("the other host's output is missing: %q", r.stdout)
 	}
 }
