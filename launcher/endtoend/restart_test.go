@@ -31,6 +31,7 @@ type restartReport struct {
 		Numbers                          map[string]float64
 	} `json:"first_cause"`
 	Attempts []attemptOf
+	Ranks    []struct{ Ends []struct{ Log string } }
 }
 
 func (u *user) lastReport() (r restartReport) {
