@@ -58,6 +58,16 @@ func (s *GPUSamples) Used(uuid string) (used, total *uint64) {
 	return nil, nil
 }
 
+// Probed are samples in the form of a probe.
+func (s *GPUSamples) Probed() *GPUs {
+	found := &GPUs{Source: s.Source}
+	for _, g := range s.GPUs {
+		found.GPUs = append(found.GPUs, GPU{Index: g.Index, UUID: g.UUID, State: g.State, Memory: g.Memory,
+			Processes: g.Processes, MIG: MIG{Instances: g.Instances}})
+	}
+	return found
+}
+
 // DeviceOf is the UUID of what a process of the GPU holds memory of: a MIG instance, where
 // it is on one.
 func (g *GPUSample) DeviceOf(p Process) string {

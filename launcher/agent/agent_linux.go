@@ -16,6 +16,7 @@ import (
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/ranklog"
+	"github.com/muster-dev/muster/launcher/sampling"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -72,9 +73,10 @@ type agent struct {
 	// policySaid is set once it was told that memory policies do not work here.
 	policySaid bool
 	sight      sight
-	samples    *sampleFile  // nil before the first attempt
-	sampling   *sampling    // of the attempt
-	digestPace atomic.Int64 // nanoseconds between two digests of samples
+	samples    *sampling.File    // nil before the first attempt
+	sampler    *sampling.Sampler // of the newest attempt that was measured
+	measures   bool              // it has not been ended
+	digestPace atomic.Int64      // nanoseconds between two digests of samples
 	observed   observed
 	after      []*afterwards            // that are kept back
 	pushes     map[string]chan struct{} // by subscription: as many values as outputs that are pushed to it
@@ -88,7 +90,7 @@ func (a *agent) run() error {
 	a.inbox = make(chan func(), 64)
 	a.workers, a.pushes = map[int]*worker{}, map[string]chan struct{}{}
 	a.plugins = newPluginDesk(a.leash)
-	a.digestPace.Store(int64(digestPace))
+	a.digestPace.Store(int64(sampling.QuietPace))
 	a.turns = map[turn]chan struct{}{}
 	a.follows, a.unfollow = context.WithCancel(context.Background())
 	defer a.unfollow()

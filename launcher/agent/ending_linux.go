@@ -71,7 +71,7 @@ func (a *agent) bury(w *worker, ended *orders.Ended, at rendezvous.Instant) {
 	if len(a.workers) == 0 {
 		a.mps.unwatch()
 	}
-	ended.Peaks = a.sampling.leave(w)
+	ended.Peaks = a.sampler.Leave(w.rank, w.attempt)
 	w.scene.leave()
 	a.tellAt(orders.News{Ended: ended}, at)
 }

@@ -237,7 +237,7 @@ func (a *agent) fillMPS(seen *orders.Sight, told []orders.MPSSight) {
 	for _, one := range told {
 		for pid := range one.Clients {
 			if owner, known := rankOf[pid]; known {
-				one.Clients[pid] = owner.rank
+				one.Clients[pid] = owner.Rank
 			}
 		}
 		for _, pid := range one.Servers {

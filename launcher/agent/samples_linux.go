@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/samples"
+	"github.com/muster-dev/muster/launcher/sampling"
 )
 
 // samplesMain prints what was kept of this host's samples of a run, also while it goes on:
@@ -21,11 +22,11 @@ func samplesMain(_, args []string) error {
 		return err
 	}
 	endWithAsker()
-	dir, err := findState(*run, samplesFile)
+	dir, err := findState(*run, sampling.FileName)
 	if err != nil || dir == "" {
 		return err
 	}
-	series, err := samples.Read(filepath.Join(dir, samplesFile))
+	series, err := samples.Read(filepath.Join(dir, sampling.FileName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

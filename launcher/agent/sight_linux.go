@@ -3,14 +3,13 @@ package agent
 import (
 	"bytes"
 	"context"
-	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/proc"
+	"github.com/muster-dev/muster/launcher/sampling"
 	"github.com/muster-dev/muster/plugins"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -33,9 +32,9 @@ type sight struct {
 	prober prober
 	told   []byte // what the coordinator knows, less what changes all the time
 	toldAt time.Time
-	looks  [2]looked         // the last two, the newer one first
-	ecc    map[string]uint64 // uncorrected errors at the first look, by UUID
-	owners map[int]owner     // whose processes were, also once they are gone
+	looks  [2]looked              // the last two, the newer one first
+	ecc    map[string]uint64      // uncorrected errors at the first look, by UUID
+	owners map[int]sampling.Owner // whose processes were, also once they are gone
 	ears   ears
 }
 
@@ -84,7 +83,7 @@ func (a *agent) watchDevices(o *orders.Start) {
 	prober := a.look.prober(a.place, a.plugins)
 	newest := &atomic.Int64{}
 	newest.Store(time.Now().UnixNano())
-	a.sight = sight{stop: stop, newest: newest, woken: make(chan struct{}, 1), prober: prober, owners: map[int]owner{}, ears: newEars()}
+	a.sight = sight{stop: stop, newest: newest, woken: make(chan struct{}, 1), prober: prober, owners: map[int]sampling.Owner{}, ears: newEars()}
 	attempt, woken := a.attempt, a.sight.woken
 	go a.listenToDriver(ctx, attempt)
 	a.sample(o, prober)
@@ -191,7 +190,7 @@ func (a *agent) sightOf(attempt int, found *plugins.GPUs, served []orders.MPSSig
 }
 
 // fillSight finds out whose the processes on the devices are.
-func (a *agent) fillSight(seen *orders.Sight, found *plugins.GPUs, rankOf map[int]owner) {
+func (a *agent) fillSight(seen *orders.Sight, found *plugins.GPUs, rankOf map[int]sampling.Owner) {
 	users := facts.Owners("", found.GPUs)
 	seen.Used = map[string]uint64{}
 	ours := 0
@@ -206,7 +205,7 @@ func (a *agent) fillSight(seen *orders.Sight, found *plugins.GPUs, rankOf map[in
 				owner, known = a.sight.owners[p.PID]
 			}
 			if known {
-				h.Rank, h.Child = owner.rank, owner.child
+				h.Rank, h.Child = owner.Rank, owner.Child
 				ours++
 				a.remember(p.PID, owner)
 			} else {
@@ -215,43 +214,30 @@ func (a *agent) fillSight(seen *orders.Sight, found *plugins.GPUs, rankOf map[in
 			seen.Held = append(seen.Held, h)
 		}
 	}
-	if ours == 0 && len(a.workers) > 0 && !inFirstPIDNamespace() {
+	if ours == 0 && len(a.workers) > 0 && !proc.InFirstNamespace() {
 		seen.Blind = "muster runs in a container with process numbers of its own there, and the driver tells the machine's"
 	}
 }
 
 // remember keeps whose a process is: the driver may show it when it has ended.
-func (a *agent) remember(pid int, o owner) {
+func (a *agent) remember(pid int, o sampling.Owner) {
 	if a.sight.owners != nil {
 		a.sight.owners[pid] = o
 	}
 }
 
-// owner is whose a process is.
-type owner struct {
-	rank  int
-	child bool
-}
-
 // ranksByPID are the processes of this host's ranks.
-func (a *agent) ranksByPID() map[int]owner { return a.ranksByPIDOf(proc.All()) }
+func (a *agent) ranksByPID() map[int]sampling.Owner { return a.ranksByPIDOf(proc.All()) }
 
-func (a *agent) ranksByPIDOf(all []proc.Stat) map[int]owner {
-	found := map[int]owner{}
+func (a *agent) ranksByPIDOf(all []proc.Stat) map[int]sampling.Owner {
+	found := map[int]sampling.Owner{}
 	for rank, w := range a.workers {
-		found[w.child.ID.PID] = owner{rank: rank}
+		found[w.child.ID.PID] = sampling.Owner{Rank: rank}
 	}
 	for rank, others := range a.ranksOf(all) {
 		for _, s := range others {
-			found[s.PID] = owner{rank: rank, child: true}
+			found[s.PID] = sampling.Owner{Rank: rank, Child: true}
 		}
 	}
 	return found
 }
-
-// inFirstPIDNamespace reports whether process numbers here are the machine's own; the
-// kernel fixes the number of its namespace (PROC_PID_INIT_INO).
-var inFirstPIDNamespace = sync.OnceValue(func() bool {
-	namespace, _ := os.Readlink("/proc/self/ns/pid")
-	return namespace == "pid:[4026531836]"
-})

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/ranklog"
+	"github.com/muster-dev/muster/launcher/sampling"
 )
 
 const (
@@ -53,7 +54,7 @@ type subject struct {
 	pid  int // of its Python, or its leader
 	id   proc.ID
 	// signs are not to take what it writes for the question for a sign of life.
-	signs *signs
+	signs *sampling.Signs
 }
 
 // takeStacks finds out where ranks are, beside the loop and within bounds.
@@ -62,7 +63,7 @@ func (a *agent) takeStacks(o *orders.Stacks) {
 	others := a.ranksOf(proc.All())
 	for _, rank := range o.Ranks {
 		if w := a.workers[rank]; w != nil {
-			s := subject{rank: rank, log: w.log, pid: pythonOf(w.child.ID.PID, others[rank]), signs: a.sampling.signsOf(rank)}
+			s := subject{rank: rank, log: w.log, pid: pythonOf(w.child.ID.PID, others[rank]), signs: a.sampler.SignsOf(rank)}
 			if stat, err := proc.StatOf(s.pid); err == nil {
 				s.id = stat.ID
 			}
@@ -142,8 +143,8 @@ func (a *agent) stackOf(ctx context.Context, s subject, spy string, o *orders.St
 	if !o.Deep {
 		return found
 	}
-	s.signs.excuse(stacksLimit)
-	defer s.signs.excuse(2 * samplePace) // until a look has passed over what was written last
+	s.signs.Excuse(stacksLimit)
+	defer s.signs.Excuse(2 * sampling.Pace) // until a look has passed over what was written last
 	recorder := askRecorder(s)
 	var why []string
 	for _, way := range []func() (how, text string, err error){

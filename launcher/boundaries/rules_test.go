@@ -23,7 +23,7 @@ const (
 
 var rules = []rule{
 	{
-		from: []string{"cmd/muster-agent", "launcher/agent", "launcher/proc", "launcher/ranklog", "launcher/rundir", "launcher/orders"},
+		from: []string{"cmd/muster-agent", "launcher/agent", "launcher/proc", "launcher/ranklog", "launcher/orders"},
 		not: []string{hcl, cty, cli, ssh, nvml, term, "launcher", "launcher/config", "launcher/remote/...", "launcher/plan",
 			"launcher/coordinator/...", "launcher/event", "launcher/report", "launcher/view", "launcher/testbed/...",
 			"launcher/check/...", "launcher/failure/...", "launcher/nccl", "launcher/allocator", "launcher/memory"},
@@ -85,6 +85,12 @@ var rules = []rule{
 		from: []string{"launcher/samples"},
 		not:  []string{"launcher", "launcher/...", "rendezvous/...", "plugins/...", hcl, cty, grpc},
 		why:  "samples are numbers over time, whoever has measured them and is told",
+	},
+	{
+		from: []string{"launcher/sampling"},
+		not: []string{hcl, cty, cli, ssh, nvml, term, "launcher", "launcher/agent", "launcher/config", "launcher/remote/...", "launcher/plan", "launcher/ranklog",
+			"launcher/coordinator/...", "launcher/event", "launcher/report", "launcher/view", "launcher/check/...", "launcher/failure/..."},
+		why: "sampling measures processes and devices; who has started them and what follows is not its business",
 	},
 	{
 		from: []string{"launcher/event", "launcher/report"},

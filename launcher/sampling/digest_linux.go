@@ -1,4 +1,4 @@
-package agent
+package sampling
 
 import (
 	"maps"
@@ -13,16 +13,16 @@ import (
 )
 
 // judge looks for growth in what was kept of the attempt.
-func (s *sampling) judge() {
-	s.file.read(func(series *samples.Series) {
+func (s *Sampler) judge() {
+	s.File.read(func(series *samples.Series) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for rank, r := range s.ranks {
 			total := 0.0
 			if n := len(s.kept); n > 0 {
-				total = number(second(s.kept[n-1].gpus.Used(r.device)))
+				total = number(second(s.kept[n-1].GPUs.Used(r.Device)))
 			}
-			r.growth = series.Growing(r.attempt, rank, total)
+			r.growth = series.Growing(r.Attempt, rank, total)
 		}
 	})
 }
@@ -37,23 +37,23 @@ func number(n *uint64) float64 {
 }
 
 // digest is what the coordinator is told.
-func (s *sampling) digest(now time.Time) *samples.Digest {
+func (s *Sampler) digest(now time.Time) *samples.Digest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := &samples.Digest{Attempt: s.attempt, Age: now.Sub(s.began).Seconds(), Every: s.every.Seconds(), Why: s.why}
 	count := map[int]int{}
 	for _, who := range s.pids {
-		count[who.rank]++
+		count[who.Rank]++
 	}
 	for _, rank := range slices.Sorted(maps.Keys(s.ranks)) {
 		r := s.ranks[rank]
 		if math.IsNaN(r.now[samples.RSS]) {
 			continue // it has ended
 		}
-		one := samples.Rank{Rank: rank, Attempt: r.attempt, Processes: count[rank], Now: r.now, Peaks: slices.Clone(r.peaks), Growth: r.growth}
+		one := samples.Rank{Rank: rank, Attempt: r.Attempt, Processes: count[rank], Now: r.now, Peaks: slices.Clone(r.peaks), Growth: r.growth}
 		if len(s.kept) > 0 {
-			newest := s.kept[len(s.kept)-1].gpus
-			one.Total, one.GPU = number(second(newest.Used(r.device))), indexOf(newest, r.device)
+			newest := s.kept[len(s.kept)-1].GPUs
+			one.Total, one.GPU = number(second(newest.Used(r.Device))), indexOf(newest, r.Device)
 		}
 		d.Ranks = append(d.Ranks, one)
 	}
@@ -77,22 +77,22 @@ func indexOf(s *plugins.GPUSamples, uuid string) *int {
 const mostOthers = 16
 
 // others are the processes on the ranks' devices that are of no rank.
-func (s *sampling) others(k keptSample) []samples.Holder {
+func (s *Sampler) others(k Kept) []samples.Holder {
 	ours := map[string]bool{}
 	for _, r := range s.ranks {
-		ours[r.device] = true
+		ours[r.Device] = true
 	}
 	var found []samples.Holder
 	var users map[int]string
-	for i := range k.gpus.GPUs {
-		g := &k.gpus.GPUs[i]
+	for i := range k.GPUs.GPUs {
+		g := &k.GPUs.GPUs[i]
 		for _, p := range g.Processes {
 			uuid := g.DeviceOf(p)
 			if _, known := s.pids[p.PID]; known || !ours[uuid] || len(found) == mostOthers {
 				continue
 			}
 			if users == nil {
-				users = facts.Owners("", asProbed(k.gpus).GPUs)
+				users = facts.Owners("", k.GPUs.Probed().GPUs)
 			}
 			found = append(found, samples.Holder{Device: uuid, Rank: orders.Nobodys, PID: p.PID, User: users[p.PID], Name: p.Name, Bytes: p.Memory})
 		}

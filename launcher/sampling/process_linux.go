@@ -1,4 +1,4 @@
-package agent
+package sampling
 
 import (
 	"bytes"
@@ -65,9 +65,9 @@ func (p *process) take(now time.Time, u usage, files bool) (did work) {
 	if p.lives = u.resident > 0 || !p.child; !p.lives { // it has ended, and nobody has asked for its status
 		return work{}
 	}
-	passed := samplePace
+	passed := Pace
 	if !p.read.IsZero() {
-		passed = max(now.Sub(p.read), samplePace/2)
+		passed = max(now.Sub(p.read), Pace/2)
 	}
 	did.cpu = max(0, u.cpu-p.used.cpu) / passed.Seconds()
 	did.bytes = float64(u.faulted-min(p.used.faulted, u.faulted)) / passed.Seconds()

@@ -1,39 +1,40 @@
-package agent
+package sampling
 
 import (
 	"math"
 	"slices"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/plugins"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
 // measureOnce takes a sample of each rank into the peaks and the file.
-func (s *sampling) measureOnce(now time.Time) {
+func (s *Sampler) measureOnce(now time.Time) {
 	who, values := s.measureAll(now)
-	s.file.keep(now, who, values)
+	s.File.keep(now, who, values)
 }
 
 // measureAll takes a sample of each rank, and returns them by slot.
-func (s *sampling) measureAll(now time.Time) (who []samples.Occupant, values []samples.Values) {
+func (s *Sampler) measureAll(now time.Time) (who []samples.Occupant, values []samples.Values) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turn++
 	who, values = slices.Repeat([]samples.Occupant{samples.Nobody}, s.slots), slices.Repeat([]samples.Values{samples.None()}, s.slots)
 	for rank, r := range s.ranks {
 		r.now = samples.None()
-		did := lookAll(r.processes, now, s.turn+r.slot, r.signs.still(now))
+		did := lookAll(r.processes, now, s.turn+r.Slot, r.signs.still(now))
 		if resident, lives := residentIn(r.processes); lives {
 			r.now[samples.RSS] = resident
-			s.ofDevice(&r.now, rank, r.device, now)
+			s.ofDevice(&r.now, rank, r.Device, now)
 			r.signs.look(now, did, r.now, s.sampledAt())
 			phase := r.told(&r.now, samples.PhaseOf(now.Sub(r.began).Seconds()))
-			r.peaks = samples.Raise(r.peaks, r.attempt, phase, r.now)
+			r.peaks = samples.Raise(r.peaks, r.Attempt, phase, r.now)
 		}
-		if r.slot < s.slots {
-			who[r.slot], values[r.slot] = samples.Occupant{Rank: rank, Attempt: r.attempt}, r.now
+		if r.Slot < s.slots {
+			who[r.Slot], values[r.Slot] = samples.Occupant{Rank: rank, Attempt: r.Attempt}, r.now
 		}
 	}
 	return who, values
@@ -50,17 +51,14 @@ const (
 // told fills in what the rank tells of torch's memory of its device, all its processes
 // together, and returns the phase that it names, or else this one.
 func (r *sampledRank) told(v *samples.Values, phase string) string {
-	if r.worker == nil {
-		return phase
-	}
-	latest := r.worker.observer.latest()
+	latest := r.latest()
 	if latest == nil {
 		return phase
 	}
-	age := rendezvous.Now().Sub(r.worker.began).Seconds()
+	age := rendezvous.Now().Sub(r.Began).Seconds()
 	if latest.Torch != nil {
 		for _, d := range latest.Torch.Devices {
-			if d.Device != r.seen || r.device == "" || age-d.At > toldStale {
+			if d.Device != r.Seen || r.Device == "" || age-d.At > toldStale {
 				continue
 			}
 			plus(&v[samples.Allocated], float64(d.Allocated))
@@ -85,7 +83,7 @@ func plus(into *float64, n float64) {
 }
 
 // ofDevice fills in what the newest sample of devices tells of a rank's.
-func (s *sampling) ofDevice(v *samples.Values, rank int, uuid string, now time.Time) {
+func (s *Sampler) ofDevice(v *samples.Values, rank int, uuid string, now time.Time) {
 	if len(s.kept) == 0 || uuid == "" {
 		return
 	}
@@ -93,10 +91,10 @@ func (s *sampling) ofDevice(v *samples.Values, rank int, uuid string, now time.T
 	if now.Sub(newest.taken) > s.every+staleAfter {
 		return
 	}
-	if used, _ := newest.gpus.Used(uuid); used != nil {
+	if used, _ := newest.GPUs.Used(uuid); used != nil {
 		v[samples.DeviceUsed] = float64(*used)
 	}
-	for _, g := range newest.gpus.GPUs {
+	for _, g := range newest.GPUs.GPUs {
 		if g.UUID == uuid {
 			setPercent(&v[samples.GPU], g.Utilization.GPU)
 			setPercent(&v[samples.Traffic], g.Utilization.Memory)
@@ -115,15 +113,15 @@ func setPercent(into *float64, percent *int) {
 
 // heldBy is what the processes of a rank hold of its device. It is not known where the
 // driver tells no amounts, or names processes by numbers that mean others here.
-func heldBy(k keptSample, pids map[int]owner, rank int, uuid string) (bytes float64, known bool) {
-	known = inFirstPIDNamespace()
-	for i := range k.gpus.GPUs {
-		g := &k.gpus.GPUs[i]
+func heldBy(k Kept, pids map[int]Owner, rank int, uuid string) (bytes float64, known bool) {
+	known = proc.InFirstNamespace()
+	for i := range k.GPUs.GPUs {
+		g := &k.GPUs.GPUs[i]
 		if g.Processes == nil && (g.UUID == uuid || hasInstance(g, uuid)) {
 			return 0, false
 		}
 		for _, p := range g.Processes {
-			if who, is := pids[p.PID]; !is || who.rank != rank || g.DeviceOf(p) != uuid {
+			if who, is := pids[p.PID]; !is || who.Rank != rank || g.DeviceOf(p) != uuid {
 				continue
 			}
 			if p.Memory == nil {

@@ -1,6 +1,6 @@
 //go:build linux
 
-package agent
+package sampling
 
 import (
 	"os"
@@ -22,12 +22,12 @@ func device(busy, traffic float64) samples.Values {
 
 // watched are signs of a rank that is looked at each second, and of its device as often.
 type watched struct {
-	*signs
+	*Signs
 	now time.Time
 }
 
 func newWatched(alone bool) *watched {
-	s := signsOf(nil, alone)
+	s := newSigns(Rank{Alone: alone})
 	return &watched{s, s.began}
 }
 
@@ -122,7 +122,7 @@ func TestWhatARankWritesBecauseMusterAsksIsNoSignOfLife(t *testing.T) {
 		read.Close()
 	}
 	w := newWatched(false)
-	w.log = log
+	w.rank.Written = log.Taken
 	w.pass(60, samples.None())
 	w.excused.Store(int64(w.now.Sub(w.began) + 2*time.Second))
 	write("Current thread 0x1 (most recent call first):\n")
@@ -159,7 +159,7 @@ func TestARankThatOnlyReadsIsAliveAndOneThatPrintsIsNotAskedForIt(t *testing.T) 
 		for range seconds {
 			w.now = w.now.Add(time.Second)
 			moved += rate
-			closely := w.signs.still(w.now)
+			closely := w.Signs.still(w.now)
 			if closely {
 				asked++
 			}
@@ -235,10 +235,10 @@ func TestChildrenAreReadByTurnsUnlessTheRankIsStill(t *testing.T) {
 // A phase may be that of compiling, in which CPUs alone work.
 func TestAProgramThatNamesItsPhaseHasNotWorkedByThat(t *testing.T) {
 	for line, worked := range map[string]bool{"phase compile": false, "step 0": true} {
-		teller := &observer{record: observe.NewRecord(os.Getpid(), false)}
-		teller.record.Take([]byte(line), os.Getpid(), 3)
+		record := observe.NewRecord(os.Getpid(), false)
+		record.Take([]byte(line), os.Getpid(), 3)
 		w := newWatched(false)
-		w.observer = teller
+		w.rank.Told = record.Latest
 		w.pass(5, samples.None())
 		if p := w.pulse(w.now, 0, 0); p.Worked != worked || p.Told != 2 {
 			t.Errorf("%s: %+v", line, p)

@@ -1,4 +1,4 @@
-package agent
+package sampling
 
 import (
 	"math"
@@ -6,19 +6,17 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/hang"
+	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/orders"
-	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/launcher/samples"
 )
 
 // signs are a rank's signs of life: when each was last seen. Times are those of the clock
 // that stands still while the machine is suspended.
-type signs struct {
-	log      *ranklog.Writer
-	observer *observer
-	began    time.Time
+type Signs struct {
+	rank  Rank
+	began time.Time
 
-	alone                bool // it talks to no other rank
 	written              int64
 	output, device       time.Time
 	cpu, files           time.Time
@@ -45,19 +43,22 @@ const (
 	workedAfter = 30 * time.Second
 )
 
-// signsOf begins to look at a worker; alone is whether it talks to no other rank.
-func signsOf(w *worker, alone bool) *signs {
+func newSigns(r Rank) *Signs {
 	now := time.Now()
-	s := &signs{began: now, alone: alone, output: now, device: now, cpu: now, files: now, looked: now}
-	if w != nil {
-		s.log, s.observer = w.log, w.observer
-	}
-	return s
+	return &Signs{rank: r, began: now, output: now, device: now, cpu: now, files: now, looked: now}
 }
 
-// excuse has what a rank does for so long not count as signs of life: muster makes it write
+// latest is what a rank has told last; nil: nothing.
+func (r *Rank) latest() *observe.Latest {
+	if r.Told == nil {
+		return nil
+	}
+	return r.Told()
+}
+
+// Excuse has what a rank does for so long not count as signs of life: muster makes it write
 // where it is.
-func (s *signs) excuse(length time.Duration) {
+func (s *Signs) Excuse(length time.Duration) {
 	if s != nil {
 		s.excused.Store(int64(time.Since(s.began) + length))
 	}
@@ -65,15 +66,15 @@ func (s *signs) excuse(length time.Duration) {
 
 // look looks for signs of life since the last look. did is what the rank's processes have
 // done, and sampled is when the values of its device were taken.
-func (s *signs) look(now time.Time, did work, v samples.Values, sampled time.Time) {
+func (s *Signs) look(now time.Time, did work, v samples.Values, sampled time.Time) {
 	if unseen := now.Sub(s.looked) - mostUnseen; unseen > 0 {
 		for _, at := range []*time.Time{&s.output, &s.device, &s.cpu, &s.files} {
 			*at = at.Add(unseen)
 		}
 	}
 	excused := int64(now.Sub(s.began)) < s.excused.Load()
-	if s.log != nil {
-		if written := s.log.Taken(); written != s.written { // kept or not
+	if s.rank.Written != nil {
+		if written := s.rank.Written(); written != s.written {
 			s.written = written
 			if !excused {
 				s.output = now
@@ -87,7 +88,7 @@ func (s *signs) look(now time.Time, did work, v samples.Values, sampled time.Tim
 		s.files = now
 	}
 	s.lookAtDevice(now, v, sampled)
-	if told := s.observer.latest(); told != nil {
+	if told := s.rank.latest(); told != nil {
 		s.toldAge = max(told.ProgressAt, told.FurthestAt, told.PhaseAt, told.CheckpointAt)
 		s.worked = s.worked || told.FurthestAt > 0 // that it names a phase may mean that it compiles
 	}
@@ -96,18 +97,18 @@ func (s *signs) look(now time.Time, did work, v samples.Values, sampled time.Tim
 
 // still reports whether the rank has shown no sign of life for a while. What takes effort to
 // find out is then to be found out.
-func (s *signs) still(now time.Time) bool { return s.pulse(now, 0, 0).Still() >= stillAfter.Seconds() }
+func (s *Signs) still(now time.Time) bool { return s.pulse(now, 0, 0).Still() >= stillAfter.Seconds() }
 
 // lookAtDevice looks at a device. As long as nothing is known of it, it is not at rest. What
 // only waits in a collective does so for another rank: who talks to none computes.
-func (s *signs) lookAtDevice(now time.Time, v samples.Values, sampled time.Time) {
+func (s *Signs) lookAtDevice(now time.Time, v samples.Values, sampled time.Time) {
 	busy, known := v.Get(samples.GPU)
 	traffic, both := v.Get(samples.Traffic)
 	if s.known = known && both; !s.known {
 		s.device, s.rests, s.spins = now, 0, false
 		return
 	}
-	s.spins = !s.alone && busy >= hang.BusyGPU && traffic <= hang.IdleTraffic
+	s.spins = !s.rank.Alone && busy >= hang.BusyGPU && traffic <= hang.IdleTraffic
 	switch {
 	case busy > 0 && !s.spins:
 		s.device, s.rests = now, 0
@@ -120,20 +121,20 @@ func (s *signs) lookAtDevice(now time.Time, v samples.Values, sampled time.Time)
 }
 
 // pulses are those of all ranks that run.
-func (s *sampling) pulses(now time.Time) *orders.Pulses {
+func (s *Sampler) pulses(now time.Time) *orders.Pulses {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := &orders.Pulses{}
 	for rank, r := range s.ranks {
 		if !math.IsNaN(r.now[samples.RSS]) { // else it has ended
-			all.Ranks = append(all.Ranks, r.signs.pulse(now, rank, r.attempt))
+			all.Ranks = append(all.Ranks, r.signs.pulse(now, rank, r.Attempt))
 		}
 	}
 	return all
 }
 
 // pulse is what the coordinator is told of a rank.
-func (s *signs) pulse(now time.Time, rank, attempt int) hang.Pulse {
+func (s *Signs) pulse(now time.Time, rank, attempt int) hang.Pulse {
 	ago := func(t time.Time) float64 { return now.Sub(t).Seconds() }
 	p := hang.Pulse{Rank: rank, Attempt: attempt, Age: ago(s.began), Output: ago(s.output), CPU: ago(s.cpu), Files: ago(s.files), Worked: s.worked, Spins: s.spins}
 	p.Told = max(0, p.Age-s.toldAge)

@@ -1,4 +1,4 @@
-package agent
+package sampling
 
 import (
 	"context"
@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// samplesFile is the file in the run's folder.
-	samplesFile = "samples"
+	// FileName is the file in the run's folder.
+	FileName = "samples"
 	// samplesWaiting is how much may wait for the disk: a minute of samples.
 	samplesWaiting = 60
 	// samplesEnd is how long the disk may take for what is left at the end.
 	samplesEnd = time.Second
 )
 
-// sampleFile keeps what is measured of all attempts in the run's folder. A goroutine of its
+// File keeps what is measured of all attempts in the run's folder. A goroutine of its
 // own does what touches the disk, so that one that hangs keeps nobody waiting: what it does
-// not take meanwhile is lost, which is said. It ends with close, or with the process.
-type sampleFile struct {
+// not take meanwhile is lost, which is said. It ends with Close, or with the process.
+type File struct {
 	path  string
 	base  time.Time // from which seconds count, on the clock that stands still in a suspend
 	jobs  chan func() error
-	ctx   context.Context // until close
+	ctx   context.Context // until Close
 	stop  context.CancelFunc
 	ended chan struct{}
 	warn  func(ctx context.Context, message string)
@@ -34,15 +34,15 @@ type sampleFile struct {
 	late     bool              // the disk takes nothing, which was said; of who measures
 }
 
-// newSampleFile begins to keep samples. The file is made with the first one.
-func newSampleFile(path string, warn func(ctx context.Context, message string)) *sampleFile {
-	f := &sampleFile{path: path, base: time.Now(), jobs: make(chan func() error, samplesWaiting), ended: make(chan struct{}), warn: warn}
+// NewFile begins to keep samples. The file is made with the first one.
+func NewFile(path string, warn func(ctx context.Context, message string)) *File {
+	f := &File{path: path, base: time.Now(), jobs: make(chan func() error, samplesWaiting), ended: make(chan struct{}), warn: warn}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	go f.work()
 	return f
 }
 
-func (f *sampleFile) work() {
+func (f *File) work() {
 	defer close(f.ended)
 	failed := false
 	do := func(job func() error) {
@@ -70,7 +70,7 @@ func (f *sampleFile) work() {
 }
 
 // do has the goroutine do something once the disk is free; false: too much waits for that.
-func (f *sampleFile) do(job func() error) bool {
+func (f *File) do(job func() error) bool {
 	select {
 	case f.jobs <- job:
 		return true
@@ -80,7 +80,7 @@ func (f *sampleFile) do(job func() error) bool {
 }
 
 // keep puts a sample into the file: of each slot who is in it, and what was measured.
-func (f *sampleFile) keep(now time.Time, who []samples.Occupant, values []samples.Values) {
+func (f *File) keep(now time.Time, who []samples.Occupant, values []samples.Values) {
 	at := now.Sub(f.base).Seconds()
 	kept := f.do(func() (err error) {
 		if f.recorder == nil {
@@ -100,7 +100,7 @@ func (f *sampleFile) keep(now time.Time, who []samples.Occupant, values []sample
 }
 
 // flush has what waits in memory written.
-func (f *sampleFile) flush() {
+func (f *File) flush() {
 	f.do(func() error {
 		if f.recorder == nil {
 			return nil
@@ -110,7 +110,7 @@ func (f *sampleFile) flush() {
 }
 
 // read has use look at all that was kept so far.
-func (f *sampleFile) read(use func(*samples.Series)) {
+func (f *File) read(use func(*samples.Series)) {
 	f.do(func() error {
 		if f.recorder == nil {
 			return nil
@@ -125,8 +125,8 @@ func (f *sampleFile) read(use func(*samples.Series)) {
 	})
 }
 
-// close completes the file, if the disk does that in time.
-func (f *sampleFile) close() {
+// Close completes the file, if the disk does that in time.
+func (f *File) Close() {
 	f.stop()
 	select {
 	case <-f.ended:

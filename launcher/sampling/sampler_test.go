@@ -1,6 +1,6 @@
 //go:build linux
 
-package agent
+package sampling
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/observe"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/plugins"
 	"github.com/muster-dev/muster/plugins/external"
@@ -23,28 +23,27 @@ import (
 )
 
 // holding is a sample of one GPU with processes that hold so many bytes.
-func holding(at rendezvous.Instant, used uint64, held map[int]uint64) keptSample {
+func holding(at rendezvous.Instant, used uint64, held map[int]uint64) Kept {
 	g := plugins.GPUSample{UUID: "GPU-a", State: plugins.StateOK, Memory: plugins.Memory{Used: &used, Total: new(uint64(100))},
 		Utilization: plugins.Utilization{GPU: new(97), Memory: new(41)}, Processes: []plugins.Process{}}
 	for pid, bytes := range held {
 		g.Processes = append(g.Processes, plugins.Process{PID: pid, Memory: new(bytes)})
 	}
-	return keptSample{gpus: &plugins.GPUSamples{GPUs: []plugins.GPUSample{g}}, at: at, taken: time.Now()}
+	return Kept{GPUs: &plugins.GPUSamples{GPUs: []plugins.GPUSample{g}}, at: at, taken: time.Now()}
 }
 
 // measuring is one of rank 0, this process with a child that is not there, on GPU-a.
-func measuring(t *testing.T) *sampling {
+func measuring(t *testing.T) *Sampler {
 	t.Helper()
-	s := &sampling{file: newSampleFile(filepath.Join(t.TempDir(), samplesFile), func(_ context.Context, message string) { t.Error(message) }), slots: 2, began: time.Now(),
-		every: samplePace, ranks: map[int]*sampledRank{}}
-	s.add(&orders.Start{Ranks: []orders.RankStart{{Rank: 0, Local: 0, Device: "GPU-a"}, {Rank: 1, Local: 1, Device: "GPU-b"}}}, nil)
-	s.know(map[int]owner{os.Getpid(): {rank: 0}, 1 << 30: {rank: 0, child: true}})
-	t.Cleanup(s.file.close)
+	file := NewFile(filepath.Join(t.TempDir(), FileName), func(_ context.Context, message string) { t.Error(message) })
+	s := newSampler(Means{File: file}, 0, 2, []Rank{{Rank: 0, Slot: 0, Device: "GPU-a"}, {Rank: 1, Slot: 1, Device: "GPU-b"}})
+	s.know(map[int]Owner{os.Getpid(): {Rank: 0}, 1 << 30: {Rank: 0, Child: true}})
+	t.Cleanup(file.Close)
 	return s
 }
 
 // settle waits until the disk has all that was measured.
-func settle(t testing.TB, f *sampleFile) {
+func settle(t testing.TB, f *File) {
 	t.Helper()
 	done := make(chan struct{})
 	f.jobs <- func() error { close(done); return nil }
@@ -57,7 +56,7 @@ func settle(t testing.TB, f *sampleFile) {
 
 func TestARankIsMeasuredByItsProcessesAndItsDevice(t *testing.T) {
 	s := measuring(t)
-	s.kept = []keptSample{holding(1, 50, map[int]uint64{os.Getpid(): 30, 1 << 30: 10, 4242: 5})}
+	s.kept = []Kept{holding(1, 50, map[int]uint64{os.Getpid(): 30, 1 << 30: 10, 4242: 5})}
 	s.measureOnce(time.Now())
 	v := s.ranks[0].now
 	if v[samples.DeviceUsed] != 50 || v[samples.Process] != 40 || v[samples.GPU] != 97 || v[samples.Traffic] != 41 || v[samples.RSS] < 1<<20 {
@@ -75,7 +74,7 @@ func TestARankIsMeasuredByItsProcessesAndItsDevice(t *testing.T) {
 // A driver that hangs leaves the last sample behind, which tells nothing of now.
 func TestASampleOfDevicesThatIsOldDoesNotCount(t *testing.T) {
 	s := measuring(t)
-	s.kept = []keptSample{holding(1, 50, nil)}
+	s.kept = []Kept{holding(1, 50, nil)}
 	s.kept[0].taken = time.Now().Add(-time.Minute)
 	s.measureOnce(time.Now())
 	if v := s.ranks[0].now; !math.IsNaN(v[samples.DeviceUsed]) || math.IsNaN(v[samples.RSS]) {
@@ -84,21 +83,21 @@ func TestASampleOfDevicesThatIsOldDoesNotCount(t *testing.T) {
 }
 
 func TestAmountsThatAreNotToldAreNotKnown(t *testing.T) {
-	pids := map[int]owner{7: {rank: 0}}
+	pids := map[int]Owner{7: {Rank: 0}}
 	known := holding(1, 50, map[int]uint64{7: 30})
 	without := holding(1, 50, map[int]uint64{7: 30})
-	without.gpus.GPUs[0].Processes[0].Memory = nil
+	without.GPUs.GPUs[0].Processes[0].Memory = nil
 	unlisted := holding(1, 50, nil)
-	unlisted.gpus.GPUs[0].Processes = nil
+	unlisted.GPUs.GPUs[0].Processes = nil
 	for name, c := range map[string]struct {
-		sample keptSample
+		sample Kept
 		want   float64
 		known  bool
 	}{
 		"told":                       {known, 30, true},
 		"an amount is not":           {without, 0, false},
 		"processes are not":          {unlisted, 0, false},
-		"nobody of the rank's there": {holding(1, 50, map[int]uint64{9: 30}), 0, inFirstPIDNamespace()},
+		"nobody of the rank's there": {holding(1, 50, map[int]uint64{9: 30}), 0, proc.InFirstNamespace()},
 	} {
 		if got, is := heldBy(c.sample, pids, 0, "GPU-a"); got != c.want || is != c.known {
 			t.Errorf("%s: %v, %v", name, got, is)
@@ -109,21 +108,21 @@ func TestAmountsThatAreNotToldAreNotKnown(t *testing.T) {
 // The driver frees a process's memory before anybody hears of its end.
 func TestWhatARankHeldIsFromTheLastSampleInWhichItHeldSomething(t *testing.T) {
 	s := measuring(t)
-	pids := map[int]owner{7: {rank: 0}}
+	pids := map[int]Owner{7: {Rank: 0}}
 	for i, held := range []map[int]uint64{{7: 30}, {7: 60}, {9: 5}, {9: 6}} {
 		k := holding(rendezvous.Instant(10*(i+1)), 50, held)
-		k.pids = pids
+		k.Owners = pids
 		s.kept = append(s.kept, k)
 	}
 	for at, want := range map[rendezvous.Instant]rendezvous.Instant{45: 20, 25: 20, 15: 10} {
-		if k := s.before(0, at); k == nil || k.at != want {
+		if k := s.Before(0, at); k == nil || k.at != want {
 			t.Errorf("at %d: %+v, want that of %d", at, k, want)
 		}
 	}
-	if k := s.before(0, 5); k != nil {
+	if k := s.Before(0, 5); k != nil {
 		t.Errorf("before all: %+v", k)
 	}
-	if k := s.before(1, 45); k == nil || k.at != 40 {
+	if k := s.Before(1, 45); k == nil || k.at != 40 {
 		t.Errorf("of one that held nothing: %+v", k)
 	}
 }
@@ -135,7 +134,7 @@ func TestSamplesOfDevicesAreTakenAtTheirPaceAndSeldomAfterAFailure(t *testing.T)
 		err   error
 		want  time.Duration
 	}{
-		{&plugins.GPUSamples{}, nil, samplePace},
+		{&plugins.GPUSamples{}, nil, Pace},
 		{&plugins.GPUSamples{Every: 30}, nil, 30 * time.Second},
 		{nil, errors.New("the driver hangs"), sampleRetry},
 		{nil, &external.Error{Kind: external.KindUnsupported, Text: "it does not implement Sample"}, -1},
@@ -155,21 +154,20 @@ func TestSamplesOfDevicesAreTakenAtTheirPaceAndSeldomAfterAFailure(t *testing.T)
 func TestRanksThatStartAloneAreAddedAndLeaveWithTheirPeaks(t *testing.T) {
 	s := measuring(t)
 	s.measureOnce(time.Now())
-	first := &worker{rank: 0, attempt: 0}
-	if peaks := s.leave(first); len(peaks) != 1 {
+	if peaks := s.Leave(0, 0); len(peaks) != 1 {
 		t.Errorf("peaks %+v", peaks)
 	}
-	s.add(&orders.Start{Attempt: 2, Ranks: []orders.RankStart{{Rank: 17, Local: 0}}}, nil)
+	s.Add([]Rank{{Rank: 17, Attempt: 2, Slot: 0}})
 	if !s.isBehind() {
 		t.Error("nobody looks for the processes of a rank that was added")
 	}
-	s.know(map[int]owner{os.Getpid(): {rank: 17}})
+	s.know(map[int]Owner{os.Getpid(): {Rank: 17}})
 	s.measureOnce(time.Now())
-	if s.leave(&worker{rank: 17, attempt: 1}) != nil || len(s.ranks) != 2 {
+	if s.Leave(17, 1) != nil || len(s.ranks) != 2 {
 		t.Error("an earlier attempt takes a later one's peaks away")
 	}
-	s.file.close()
-	series, err := samples.Read(s.file.path)
+	s.File.Close()
+	series, err := samples.Read(s.File.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,37 +180,37 @@ func TestRanksThatStartAloneAreAddedAndLeaveWithTheirPeaks(t *testing.T) {
 // BenchmarkASecondOfSampling is what the agent does each second for eight ranks of nine
 // processes each on eight GPUs; 0.5 % of a core are 5 ms.
 func BenchmarkASecondOfSampling(b *testing.B) {
-	s := &sampling{file: newSampleFile(filepath.Join(b.TempDir(), samplesFile), func(_ context.Context, message string) { b.Error(message) }), slots: 8, began: time.Now(), every: samplePace,
-		ranks: map[int]*sampledRank{}}
-	o, pids := &orders.Start{}, map[int]owner{}
+	file := NewFile(filepath.Join(b.TempDir(), FileName), func(_ context.Context, message string) { b.Error(message) })
+	var ranks []Rank
+	pids := map[int]Owner{}
 	k := holding(1, 50, nil)
-	k.gpus.GPUs = nil
+	k.GPUs.GPUs = nil
 	for rank := range 8 {
 		uuid := string(rune('a' + rank))
-		o.Ranks = append(o.Ranks, orders.RankStart{Rank: rank, Local: rank, Device: uuid})
-		g := holding(1, 50, map[int]uint64{rank + 1: 30}).gpus.GPUs[0]
+		ranks = append(ranks, Rank{Rank: rank, Slot: rank, Device: uuid})
+		g := holding(1, 50, map[int]uint64{rank + 1: 30}).GPUs.GPUs[0]
 		g.UUID = uuid
-		k.gpus.GPUs = append(k.gpus.GPUs, g)
+		k.GPUs.GPUs = append(k.GPUs.GPUs, g)
 		for child := range 9 {
 			sleeps := exec.Command("sleep", "1000")
 			if err := sleeps.Start(); err != nil {
 				b.Fatal(err)
 			}
 			b.Cleanup(func() { sleeps.Process.Kill(); sleeps.Wait() })
-			pids[sleeps.Process.Pid] = owner{rank: rank, child: child > 0}
+			pids[sleeps.Process.Pid] = Owner{Rank: rank, Child: child > 0}
 		}
 	}
-	s.add(o, nil)
+	s := newSampler(Means{File: file}, 0, 8, ranks)
 	s.know(pids)
-	s.kept = []keptSample{k}
+	s.kept = []Kept{k}
 	now := time.Now()
 	for b.Loop() {
 		now = now.Add(time.Second)
 		s.kept[0].taken = now
 		s.measureOnce(now)
-		settle(b, s.file)
+		settle(b, s.File)
 	}
-	s.file.close()
+	s.File.Close()
 }
 
 // Hours pass at once here: what is measured at them is kept and judged as in real ones.
@@ -235,23 +233,23 @@ func TestGrowthOverHoursIsToldWithWhoseItIs(t *testing.T) {
 		"evaluations":         {"", func(m uint64) numbers { return numbers{3000, 800 + 1000*(m/15%2), 700 + 1000*(m/15%2), 600} }},
 	} {
 		s := measuring(t)
-		teller := &observer{record: observe.NewRecord(os.Getpid(), true)}
-		s.ranks[0].worker = &worker{observer: teller, began: rendezvous.Now()}
+		record := observe.NewRecord(os.Getpid(), true)
+		s.ranks[0].Told, s.ranks[0].Began = record.Latest, rendezvous.Now()
 		start := time.Now()
 		for second := 0; second < 3*3600; second += 10 {
 			n := c.at(uint64(second / 60))
 			k := holding(1, n.used*mib, map[int]uint64{os.Getpid(): n.own * mib})
 			k.taken = start.Add(time.Duration(second) * time.Second)
-			k.gpus.GPUs[0].Memory.Total = new(uint64(8 << 30))
-			s.kept = []keptSample{k}
+			k.GPUs.GPUs[0].Memory.Total = new(uint64(8 << 30))
+			s.kept = []Kept{k}
 			if n.reserved > 0 {
-				teller.record.Take(fmt.Appendf(nil, "torch device 0 allocated=%d reserved=%d", n.allocated*mib, n.reserved*mib), os.Getpid(), 0)
+				record.Take(fmt.Appendf(nil, "torch device 0 allocated=%d reserved=%d", n.allocated*mib, n.reserved*mib), os.Getpid(), 0)
 			}
 			s.measureOnce(k.taken)
-			settle(t, s.file)
+			settle(t, s.File)
 		}
 		s.judge()
-		settle(t, s.file)
+		settle(t, s.File)
 		var found []string
 		for _, g := range s.digest(time.Now()).Ranks[0].Growth {
 			found = append(found, g.Kind)
@@ -267,11 +265,11 @@ func TestGrowthOverHoursIsToldWithWhoseItIs(t *testing.T) {
 
 func TestWhatARankTellsOfTorchIsOfItsOwnDeviceAndOfNow(t *testing.T) {
 	s := measuring(t)
-	teller := &observer{record: observe.NewRecord(os.Getpid(), true)}
+	record := observe.NewRecord(os.Getpid(), true)
 	r := s.ranks[0]
-	r.worker = &worker{observer: teller, began: rendezvous.Now()}
-	teller.record.Take([]byte("torch device 0 allocated=5 reserved=7 largest_free=1\ntorch device 1 allocated=900 reserved=900\nphase evaluation"), os.Getpid(), 0)
-	teller.record.Take([]byte("torch device 0 allocated=2 reserved=3 largest_free=2"), os.Getpid()+1, 0)
+	r.Told, r.Began = record.Latest, rendezvous.Now()
+	record.Take([]byte("torch device 0 allocated=5 reserved=7 largest_free=1\ntorch device 1 allocated=900 reserved=900\nphase evaluation"), os.Getpid(), 0)
+	record.Take([]byte("torch device 0 allocated=2 reserved=3 largest_free=2"), os.Getpid()+1, 0)
 	v := samples.None()
 	if phase := r.told(&v, samples.PhaseLater); phase != "evaluation" || v[samples.Allocated] != 7 || v[samples.Reserved] != 10 || v[samples.LargestFree] != 2 {
 		t.Errorf("%s: %v", phase, v)
@@ -279,17 +277,8 @@ func TestWhatARankTellsOfTorchIsOfItsOwnDeviceAndOfNow(t *testing.T) {
 	for i := range mostPhases {
 		r.peaks = samples.Raise(r.peaks, 0, fmt.Sprint("phase ", i), v)
 	}
-	v, r.worker.began = samples.None(), rendezvous.Now().Add(-time.Hour)
+	v, r.Began = samples.None(), rendezvous.Now().Add(-time.Hour)
 	if phase := r.told(&v, samples.PhaseLater); phase != samples.PhaseLater || !math.IsNaN(v[samples.Allocated]) {
 		t.Errorf("an hour later, after many phases: %s: %v", phase, v)
-	}
-}
-
-// A task that could not be started must not stand in its place's way.
-func TestARankThatCouldNotBeStartedIsNotMeasured(t *testing.T) {
-	a := &agent{workers: map[int]*worker{7: {rank: 7, attempt: 1}, 8: {rank: 8}}}
-	started := a.startedOf(&orders.Start{Attempt: 1, Ranks: []orders.RankStart{{Rank: 6}, {Rank: 7}, {Rank: 8}}})
-	if len(started.Ranks) != 1 || started.Ranks[0].Rank != 7 || started.Attempt != 1 {
-		t.Errorf("%+v", started)
 	}
 }
