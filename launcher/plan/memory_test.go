@@ -130,6 +130,16 @@ func TestTensorGroupsAreAdvisedWithinTheIslandsThatHostsHave(t *testing.T) {
 	}
 }
 
+// The note on NCCL's buffers and the estimate count the same communicators, by one name each.
+func TestCommunicatorsAreNamedTheSameEverywhere(t *testing.T) {
+	const ranks, chosen, list = "groups = { tensor = 2, cp = 2, island = 4 }", "nccl {\n  buffer_size = \"8MiB\"\n}", "(all ranks, tensor, cp, data, island)"
+	p := mustMake(t, needing(t, 1, ranks, "parameters = \"1B\"", chosen), machine(0, 8, nvswitch))
+	mustHold(t, strings.Join(p.Memory.Assumed, "\n"), list)
+	mustHold(t, text(p.Notes), "this job probably has 5 "+list)
+	bare := mustMake(t, job(t, "job \"j\" {\n  command = [\"true\"]\n  hosts \"ssh\" {\n    names = [\"m0\"]\n  }\n  ranks {\n"+ranks+"\n}\n"+chosen+"\n}"), machine(0, 8, nvswitch))
+	mustHold(t, text(bare.Notes), "this job probably has 5 "+list)
+}
+
 func TestRanksOnOneGPUNeedItTogether(t *testing.T) {
 	p := mustMake(t, needing(t, 1, "shared = true\nper_host = 4", "parameters = \"2B\"\ngradient_as_bucket_view = true"), machine(0, 1, nvswitch))
 	r := p.Memory.Ranks[3]
