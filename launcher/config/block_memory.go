@@ -23,6 +23,7 @@ var memorySchema = schema{
 		{name: "master_weights"},
 		{name: "optimizer"},
 		{name: "optimizer_dtype"},
+		{name: "fused"},
 		{name: "strategy"},
 		{name: "activations"},
 		{name: "checkpointing"},
@@ -31,6 +32,7 @@ var memorySchema = schema{
 		{name: "schedule"},
 		{name: "gradient_as_bucket_view"},
 		{name: "sequence_parallel"},
+		{name: "cpu_offload"},
 		{name: "largest_unit"},
 		{name: "first_stage_extra"},
 		{name: "last_stage_extra"},
@@ -47,6 +49,9 @@ var memorySchema = schema{
 		"activation_checkpointing":    "checkpointing = true",
 		"zero_stage":                  `strategy = "zero2"`,
 		"fsdp":                        `strategy = "fsdp"`,
+		"offload":                     "cpu_offload = true",
+		"offload_optimizer":           "cpu_offload = true",
+		"offload_params":              "cpu_offload = true",
 		"tensor":                      "ranks { groups = { tensor = ... } }",
 		"pipeline":                    "ranks { groups = { pipeline = ... } }",
 	},
@@ -75,6 +80,7 @@ func (d *decoder) memory(block *hclsyntax.Block, groups []Group) *memory.Model {
 		GradientDType:        d.oneOf(c.attrs["gradient_dtype"], "", memory.GradientDTypes),
 		StateDType:           d.oneOf(c.attrs["optimizer_dtype"], "", memory.GradientDTypes),
 		Optimizer:            d.oneOf(c.attrs["optimizer"], "adamw", memory.OptimizerNames()),
+		Fused:                d.bool(c.attrs["fused"]),
 		Strategy:             d.strategy(c.attrs["strategy"]),
 		Activations:          d.size(c.attrs["activations"], 0, minActivations, maxActivations),
 		Checkpointing:        d.bool(c.attrs["checkpointing"]),
@@ -83,6 +89,7 @@ func (d *decoder) memory(block *hclsyntax.Block, groups []Group) *memory.Model {
 		Schedule:             d.oneOf(c.attrs["schedule"], memory.OneForwardOneBackward, memory.Schedules),
 		BucketView:           d.bool(c.attrs["gradient_as_bucket_view"]),
 		SequenceParallel:     d.bool(c.attrs["sequence_parallel"]),
+		CPUOffload:           d.bool(c.attrs["cpu_offload"]),
 		LastStageActivations: d.size(c.attrs["last_stage_activations"], 0, minActivations, maxActivations),
 	}
 	if attr := c.attrs["master_weights"]; d.isSet(attr) {
@@ -133,14 +140,18 @@ func (d *decoder) memoryEffects(c content, m *memory.Model, groups []Group) {
 		}
 	}
 	stages := memory.HasPipeline(m.Strategy, names)
+	const noPipeline = "There is no pipeline: neither the strategy is one nor is there one in the groups of the ranks block"
 	for _, name := range []string{"schedule", "first_stage_extra", "last_stage_extra", "last_stage_activations"} {
-		idle(name, !stages, "There is no pipeline: neither the strategy is one nor is there one in the groups of the ranks block")
+		idle(name, !stages, noPipeline)
 	}
+	idle("micro_batches", !stages, noPipeline+". Where gradients are accumulated, one micro-batch is held at a time, and activations are those of one")
 	idle("sequence_parallel", !memory.HasTensor(m.Strategy, names), "There is no tensor parallelism: neither the strategy is one nor is there tensor in the groups of the ranks block")
 	shards := m.Strategy == memory.FSDP || m.Strategy == memory.ZeRO3
 	idle("largest_unit", !shards, fmt.Sprintf("Units are gathered by FSDP and ZeRO stage 3 only, and the strategy is %q", m.Strategy))
 	copies := m.Strategy == memory.DDP || m.Strategy == memory.Tensor || m.Strategy == memory.Pipeline
 	idle("gradient_as_bucket_view", !copies, fmt.Sprintf("It is a setting of DDP, and the strategy is %q", m.Strategy))
+	idle("cpu_offload", copies, fmt.Sprintf("What hosts are left to keep is what FSDP and ZeRO shard, and the strategy is %q", m.Strategy))
+	idle("fused", !memory.HasForeach(m.Optimizer), fmt.Sprintf("It is a form of torch's Adam and AdamW, and the step of %q takes next to nothing as it is", m.Optimizer))
 	idle("micro_batch_size", m.Activations == 0, "It tells how far activations can be lessened, and no activations are given")
 }
 

@@ -8,7 +8,9 @@
 // the optimizer (a copy in fp32 and two moments). How activations are divided by tensor
 // parallelism is from Korthikanti et al., 2022 (arXiv 2205.05198, section 4), how many
 // micro-batches a pipeline stage holds from Narayanan et al., 2021 (arXiv 2104.04473,
-// section 2), 4-bit parameters from QLoRA (Dettmers et al., 2023, arXiv 2305.14314). What
-// DDP and FSDP add is from the documentation of torch.nn.parallel.DistributedDataParallel
-// and torch.distributed.fsdp, DeepSpeed's buckets from its configuration reference.
+// section 2), 4-bit parameters from QLoRA (Dettmers et al., 2023, arXiv 2305.14314), what
+// offloading leaves to hosts from ZeRO-Offload (Ren et al., 2021, arXiv 2101.06840). What the
+// optimizer's step has is from torch.optim's source, what DDP and FSDP add from the
+// documentation of torch.nn.parallel.DistributedDataParallel and torch.distributed.fsdp,
+// DeepSpeed's buckets from its configuration reference.
 package memory

@@ -31,27 +31,61 @@ type Estimate struct {
 	Verdict       Verdict // the worst of all ranks
 	Worst         int     // the rank that lacks most, or has least left
 	// Copied says that nothing is divided, where that decides; "" where it does not.
-	Copied   string
-	Assumed  []string
-	Remedies []Remedy // by cost; nil where it fits
-	// Together are remedies that only fit with each other, where none does alone without
-	// training something else.
+	Copied string
+	// Offloaded is what the host that lacks most, or has least left, is to keep in its own
+	// memory; nil where nothing is offloaded.
+	Offloaded *Offloaded
+	Assumed   []string
+	Remedies  []Remedy // by cost; nil where it fits
+	// Together are remedies that fit with each other and cost less than each that fits alone;
+	// nil where that is not so.
 	Together *Remedy
 }
 
 // Cheapest is the remedy of least cost that makes it fit, nil where there is none.
 func (e *Estimate) Cheapest() *Remedy {
-	for _, other := range []bool{false, true} {
-		for i, r := range e.Remedies {
-			if r.Fits && r.Other == other {
-				return &e.Remedies[i]
-			}
-		}
-		if e.Together != nil && e.Together.Other == other {
-			return e.Together
-		}
+	if e.Together != nil {
+		return e.Together
+	}
+	if at := slices.IndexFunc(e.Remedies, func(r Remedy) bool { return r.Fits }); at >= 0 {
+		return &e.Remedies[at]
 	}
 	return nil
+}
+
+// Offloaded is what a host keeps in its own memory for its ranks.
+type Offloaded struct {
+	Host int     `json:"host_index"` // in the order of the job file
+	Need uint64  `json:"need"`       // bytes
+	Free *uint64 `json:"free"`       // bytes; nil: not told
+}
+
+// Fits reports whether the host has the memory, as far as that is known.
+func (o *Offloaded) Fits() bool { return o == nil || o.Free == nil || o.Need <= *o.Free/100*usable }
+
+// left is what the host has beyond, as far as that is known.
+func (o *Offloaded) left() int64 {
+	if o.Free == nil {
+		return 1 << 62
+	}
+	return int64(*o.Free) - int64(o.Need)
+}
+
+// offloaded is what hosts keep where ranks of these stages do not: each as if all its ranks
+// were of the stage that has most.
+func offloaded(stages []Parts, hosts []Host) *Offloaded {
+	var worst *Offloaded
+	most := uint64(0)
+	for _, p := range stages {
+		most = max(most, p.Host)
+	}
+	for at, h := range hosts {
+		o := &Offloaded{Host: at, Need: uint64(h.Ranks) * most, Free: h.Free}
+		if most > 0 && (worst == nil || o.left() < worst.left()) {
+			worst = o
+		}
+	}
+	return worst
 }
 
 // Rank is a rank's part.
@@ -70,8 +104,9 @@ func Make(m Model, l Layout) (*Estimate, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := setup{Model: m, Degrees: d, buffers: buffersOf(l)}
-	e := &Estimate{Degrees: d, Words: d.words(m), Communicators: d.communicators(), Verdict: Unknown}
+	m.CPUOffload = m.offloads() // remedies may shard what is copied, and do not offload it by themselves
+	s := setup{Model: m, Degrees: d, groups: l.Groups, buffers: buffersOf(l)}
+	e := &Estimate{Degrees: d, Words: d.words(m), Communicators: d.communicators(l.Groups), Verdict: Unknown}
 	if !l.NCCL {
 		e.Communicators = nil
 	}
@@ -79,6 +114,7 @@ func Make(m Model, l Layout) (*Estimate, error) {
 		e.Stages = append(e.Stages, s.parts(stage))
 	}
 	e.place(s, l)
+	e.Offloaded = offloaded(e.Stages, l.Hosts)
 	e.Assumed = s.assumed(l)
 	if e.Verdict == TooLarge || e.Verdict == Tight {
 		c := newCase(s, l)
@@ -186,18 +222,31 @@ func (s setup) assumed(l Layout) []string {
 	add(s.Tensor > 1 && !s.SequenceParallel && s.Activations > 0, "10 of 34 parts of the activations stay whole on each tensor rank (no sequence_parallel)")
 	add(s.Pipeline > 1, "layers are parted evenly, stages follow each other in a row of ranks, and with %s a stage has %d to %d micro-batches in flight",
 		s.Schedule, min(s.inFlight(0), s.inFlight(s.Pipeline-1)), max(s.inFlight(0), s.inFlight(s.Pipeline-1)))
-	add(s.stepTakes() > s.activations(0), "the optimizer's step takes next to nothing; in torch's foreach form it takes about %s for a moment", gib(s.stepTakes()))
+	add(s.stepMilli() > 0, "activations and what the optimizer's step has for a moment are not there at once: the larger counts")
+	add(s.stepDecides(), "the step is torch's default on CUDA (foreach); where AdamW(fused=True) or DeepSpeed's FusedAdam runs, write fused = true")
 	add(s.copies() && s.Data > 1 && !s.BucketView, "DDP holds its buckets beside the gradients (no gradient_as_bucket_view)")
-	add(s.stage() == 3 && s.Shard > 1 && s.Unit == 0, "the largest unit that is gathered is 1/%d of the model, and two are held at a time", usualUnits(s.Model.Parameters))
-	add(s.stage() == 3 && s.Shard > 1 && s.Unit > 0, "two units of %s parameters are held at a time", Count(s.Unit))
-	add(s.stage() > 0 && s.stage() < 3 && s.Shard > 1, "gradients are reduced in buckets of at most 500M elements")
+	add(s.stage() == 3 && s.parted() && s.Unit == 0, "the largest unit that is gathered is 1/%d of the model, and two are held at a time", usualUnits(s.Model.Parameters))
+	add(s.stage() == 3 && s.parted() && s.Unit > 0, "two units of %s parameters are held at a time", Count(s.Unit))
+	add(s.stage() > 0 && s.stage() < 3 && s.parted(), "gradients are reduced in buckets of at most 500M elements")
 	least, most := s.buffers(1)
-	add(l.NCCL && l.World > 1, "NCCL: %s for each communicator (%s), and what NVLS may take on top", span(least, most), strings.Join(s.communicators(), ", "))
+	add(l.NCCL && l.World > 1, "NCCL: %s for each communicator (%s), and what NVLS may take on top", span(least, most), strings.Join(s.communicators(s.groups), ", "))
 	add(true, "CUDA context %s for each process; %d%% of free memory can be used, the rest is lost to rounding and gaps", gib(contextSize), usable)
 	add(slices.ContainsFunc(l.Cards, func(c Card) bool { return c.Spreads }), "a rank that has several GPUs divides what it needs evenly over them")
-	_, unknown := l.sizes()
-	add(len(unknown) > 0, "groups named %s divide nothing", strings.Join(unknown, ", "))
+	_, unknown := byKind(l.Groups)
+	for _, g := range unknown {
+		add(true, "%s divides nothing", g)
+	}
 	return all
+}
+
+// stepDecides reports whether the optimizer's step has more than a stage's activations.
+func (s setup) stepDecides() bool {
+	for stage := range s.Pipeline {
+		if p := s.parts(stage); p.Step > p.Activations {
+			return true
+		}
+	}
+	return false
 }
 
 func span(least, most uint64) string {

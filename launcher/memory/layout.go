@@ -16,12 +16,36 @@ type Layout struct {
 	Buffer   uint64
 	Channels int
 	Cards    []Card
+	Hosts    []Host
+	// Island is how many GPUs of a host have fast links to each other, on each host; 0: not
+	// known.
+	Island int
+}
+
+// Host is a host that ranks are on.
+type Host struct {
+	Ranks int
+	Free  *uint64 // bytes of its own memory; nil: not told
 }
 
 // Group is a kind of group of ranks, and how many ranks share it.
 type Group struct {
 	Name string
 	Size int
+}
+
+func (g Group) String() string { return fmt.Sprintf("%s = %d", g.Name, g.Size) }
+
+// Contradiction is what does not come out even in a layout.
+type Contradiction struct {
+	Group string // the one to change first, as the job file names it
+	words string
+}
+
+func (c *Contradiction) Error() string { return c.words }
+
+func contradiction(g Group, format string, args ...any) *Contradiction {
+	return &Contradiction{Group: g.Name, words: g.String() + fmt.Sprintf(format, args...)}
 }
 
 // Card is a GPU, or several that one rank is to spread over, with the ranks that use it.
@@ -65,15 +89,14 @@ func kindOf(name string) string {
 	return ""
 }
 
-// sizes are the sizes of groups by their kind, and the names of those that mean nothing
-// here.
-func (l Layout) sizes() (of map[string]int, unknown []string) {
-	of = map[string]int{}
-	for _, g := range l.Groups {
+// byKind are groups by their kind, and those of which none is known.
+func byKind(groups []Group) (of map[string]Group, unknown []Group) {
+	of = map[string]Group{}
+	for _, g := range groups {
 		if kind := kindOf(g.Name); kind != "" {
-			of[kind] = g.Size
+			of[kind] = g
 		} else {
-			unknown = append(unknown, g.Name)
+			unknown = append(unknown, g)
 		}
 	}
 	return of, unknown
@@ -89,38 +112,65 @@ func HasTensor(strategy string, groups []string) bool {
 	return strategy == Tensor || slices.ContainsFunc(groups, func(name string) bool { return kindOf(name) == "tensor" })
 }
 
-// degrees reads sizes of groups for a model. The error says what does not come out even.
+// degrees reads sizes of groups for a model. The error, a *Contradiction, says what does not
+// come out even.
 func degrees(m Model, l Layout) (Degrees, error) {
-	of, _ := l.sizes()
-	d := Degrees{Data: 1, Shard: 1, Tensor: max(of["tensor"], 1), Pipeline: max(of["pipeline"], 1), Context: max(of["context"], 1)}
+	of, _ := byKind(l.Groups)
+	d := Degrees{Data: 1, Shard: 1, Tensor: max(of["tensor"].Size, 1), Pipeline: max(of["pipeline"].Size, 1), Context: max(of["context"].Size, 1)}
 	switch {
-	case m.Strategy == Tensor && of["tensor"] == 0:
+	case m.Strategy == Tensor && of["tensor"].Size == 0:
 		d.Tensor = max(l.World/d.Pipeline, 1)
-	case m.Strategy == Pipeline && of["pipeline"] == 0:
+	case m.Strategy == Pipeline && of["pipeline"].Size == 0:
 		d.Pipeline = max(l.World/d.Tensor, 1)
 	}
-	split := d.Tensor * d.Pipeline
-	if split > l.World || l.World%split != 0 {
-		return d, fmt.Errorf("tensor groups of %d times pipelines of %d make %d ranks, and the job's %d are no multiple of that", d.Tensor, d.Pipeline, split, l.World)
+	if split := d.Tensor * d.Pipeline; split > l.World || l.World%split != 0 {
+		return d, unevenSplit(of, l.World)
 	}
-	d.Data = l.World / split
-	if want := of["data"]; want != 0 && want != d.Data {
-		return d, fmt.Errorf("groups have data = %d, but %d ranks in tensor groups of %d and pipelines of %d leave %d for it", want, l.World, d.Tensor, d.Pipeline, d.Data)
+	d.Data = l.World / (d.Tensor * d.Pipeline)
+	if g := of["data"]; g.Size != 0 && g.Size != d.Data {
+		return d, contradiction(g, ", but the job's %d ranks have a data-parallel size of %d%s", l.World, d.Data, besides(of))
 	}
 	if d.Data%d.Context != 0 {
-		return d, fmt.Errorf("context groups of %d do not divide the %d data-parallel ranks", d.Context, d.Data)
+		return d, contradiction(of["context"], " does not divide the %d data-parallel ranks", d.Data)
 	}
 	if m.copies() {
 		return d, nil
 	}
 	d.Shard = d.Data
-	if size := of["shard"]; size != 0 {
-		d.Shard = size
+	if g := of["shard"]; g.Size != 0 {
+		d.Shard = g.Size
 	}
 	if d.Data%d.Shard != 0 {
-		return d, fmt.Errorf("groups of %d that share one copy do not divide the %d data-parallel ranks", d.Shard, d.Data)
+		return d, contradiction(of["shard"], " does not divide the %d data-parallel ranks", d.Data)
 	}
 	return d, nil
+}
+
+// besides names the groups that leave fewer ranks to data parallelism.
+func besides(of map[string]Group) string {
+	var names []string
+	for _, kind := range []string{"tensor", "pipeline"} {
+		if g, is := of[kind]; is {
+			names = append(names, g.String())
+		}
+	}
+	if names == nil {
+		return ""
+	}
+	return " with " + strings.Join(names, " and ")
+}
+
+// unevenSplit names the groups that ranks cannot be split into: those that are written, of
+// which there is one at least.
+func unevenSplit(of map[string]Group, world int) *Contradiction {
+	tensor, pipeline := of["tensor"], of["pipeline"]
+	switch {
+	case pipeline.Size == 0:
+		return contradiction(tensor, ": the job's %d ranks are no multiple of that", world)
+	case tensor.Size == 0:
+		return contradiction(pipeline, ": the job's %d ranks are no multiple of that", world)
+	}
+	return contradiction(tensor, " times %s are %d ranks: the job's %d are no multiple of that", pipeline, tensor.Size*pipeline.Size, world)
 }
 
 // stageOf is the pipeline stage of a rank: the ranks of a tensor group are neighbours, and
@@ -128,19 +178,42 @@ func degrees(m Model, l Layout) (Degrees, error) {
 func (d Degrees) stageOf(rank int) int { return rank / d.Tensor % d.Pipeline }
 
 // communicators are the kinds of groups that a rank talks in, each of which NCCL has
-// buffers for. A group of all ranks is the one that torch makes first.
-func (d Degrees) communicators() []string {
+// buffers for, by the names that the job file has for them. A group of all ranks is the one
+// that torch makes first. One whose kind is not known counts too: why its ranks are to be
+// close is that they talk to each other.
+func (d Degrees) communicators(groups []Group) []string {
 	if d.World() < 2 {
 		return nil
 	}
 	all := []string{"all ranks"}
-	for _, g := range []struct {
-		name string
-		size int
-	}{{"tensor", d.Tensor}, {"pipeline", d.Pipeline}, {"context", d.Context}, {"data", d.Data}, {"shard", d.Shard}, {"replicas", d.replicas()}} {
-		if g.size > 1 && g.size < d.World() && (g.name != "shard" || g.size < d.Data) {
-			all = append(all, g.name)
+	of, unknown := byKind(groups)
+	for _, g := range []Group{{"tensor", d.Tensor}, {"pipeline", d.Pipeline}, {"context", d.Context}, {"data", d.Data}, {"shard", d.Shard}, {"replicas", d.replicas()}} {
+		if g.Size == 1 || g.Size >= d.World() || g.Name == "shard" && g.Size == d.Data {
+			continue
 		}
+		if written, is := of[g.Name]; is {
+			g.Name = written.Name
+		}
+		all = append(all, g.Name)
+	}
+	for _, g := range unknown {
+		if g.Size < d.World() {
+			all = append(all, g.Name)
+		}
+	}
+	return all
+}
+
+// Communicators are those of a job of which nothing is known but its groups; where these
+// contradict each other, all that are named.
+func (l Layout) Communicators() []string {
+	d, err := degrees(Model{Strategy: DDP}, l)
+	if err == nil {
+		return d.communicators(l.Groups)
+	}
+	all := []string{"all ranks"}
+	for _, g := range l.Groups {
+		all = append(all, g.Name)
 	}
 	return all
 }

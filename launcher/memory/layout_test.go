@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -20,13 +21,14 @@ func TestSizesOfGroupsSayHowAModelIsSplit(t *testing.T) {
 		{"one rank", model(1e9), 1, nil, Degrees{1, 1, 1, 1, 1}, ""},
 		{"DDP", model(1e9), 8, nil, Degrees{8, 1, 1, 1, 1}, "all ranks"},
 		{"FSDP", model(1e9, strategy(FSDP)), 8, nil, Degrees{8, 8, 1, 1, 1}, "all ranks"},
-		{"FSDP within hosts", model(1e9, strategy(FSDP)), 16, []Group{{"fsdp", 8}}, Degrees{16, 8, 1, 1, 1}, "all ranks, shard, replicas"},
+		{"FSDP within hosts", model(1e9, strategy(FSDP)), 16, []Group{{"fsdp", 8}}, Degrees{16, 8, 1, 1, 1}, "all ranks, fsdp, replicas"},
 		{"tensor and data", model(1e9), 8, []Group{{"tensor", 4}}, Degrees{2, 1, 4, 1, 1}, "all ranks, tensor, data"},
-		{"tensor, pipeline and data", model(1e9, strategy(ZeRO1)), 32, []Group{{"pp", 4}, {"tp", 4}}, Degrees{2, 2, 4, 4, 1}, "all ranks, tensor, pipeline, data"},
+		{"tensor, pipeline and data", model(1e9, strategy(ZeRO1)), 32, []Group{{"pp", 4}, {"tp", 4}}, Degrees{2, 2, 4, 4, 1}, "all ranks, tp, pp, data"},
 		{"tensor over all", model(1e9, strategy(Tensor)), 8, nil, Degrees{1, 1, 8, 1, 1}, "all ranks"},
 		{"pipeline over what tensor leaves", model(1e9, strategy(Pipeline)), 8, []Group{{"tensor", 2}}, Degrees{1, 1, 2, 4, 1}, "all ranks, tensor, pipeline"},
-		{"context", model(1e9, strategy(FSDP)), 8, []Group{{"cp", 2}}, Degrees{8, 8, 1, 1, 2}, "all ranks, context"},
-		{"a group that divides nothing", model(1e9), 8, []Group{{"island", 4}}, Degrees{8, 1, 1, 1, 1}, "all ranks"},
+		{"context", model(1e9, strategy(FSDP)), 8, []Group{{"cp", 2}}, Degrees{8, 8, 1, 1, 2}, "all ranks, cp"},
+		{"a group that divides nothing", model(1e9), 8, []Group{{"island", 4}}, Degrees{8, 1, 1, 1, 1}, "all ranks, island"},
+		{"groups of all ranks", model(1e9), 8, []Group{{"node", 8}, {"dp", 8}}, Degrees{8, 1, 1, 1, 1}, "all ranks"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e := estimate(t, test.model, Layout{World: test.world, Groups: test.groups, NCCL: true})
@@ -42,21 +44,48 @@ func TestSizesOfGroupsSayHowAModelIsSplit(t *testing.T) {
 	}
 }
 
+// Only groups that the job file has are named, and the one that is to be changed first.
 func TestSizesThatContradictEachOtherAreSaid(t *testing.T) {
 	for _, test := range []struct {
 		model  Model
 		world  int
 		groups []Group
 		want   string
+		group  string
 	}{
-		{model(1e9), 6, []Group{{"tensor", 4}}, "the job's 6 are no multiple of that"},
-		{model(1e9), 8, []Group{{"tensor", 4}, {"pipeline", 4}}, "make 16 ranks"},
-		{model(1e9), 8, []Group{{"tensor", 2}, {"data", 8}}, "leave 4 for it"},
-		{model(1e9, strategy(FSDP)), 12, []Group{{"fsdp", 8}}, "do not divide the 12 data-parallel ranks"},
-		{model(1e9), 9, []Group{{"cp", 2}}, "context groups of 2"},
+		{model(1e9), 6, []Group{{"tensor", 4}}, "tensor = 4: the job's 6 ranks are no multiple of that", "tensor"},
+		{model(1e9), 6, []Group{{"pp", 4}}, "pp = 4: the job's 6 ranks are no multiple of that", "pp"},
+		{model(1e9, strategy(Tensor)), 8, []Group{{"pp", 3}}, "pp = 3: the job's 8 ranks are no multiple of that", "pp"},
+		{model(1e9), 8, []Group{{"tp", 4}, {"pipeline", 4}}, "tp = 4 times pipeline = 4 are 16 ranks: the job's 8 are no multiple of that", "tp"},
+		{model(1e9), 8, []Group{{"tensor", 2}, {"data", 8}}, "data = 8, but the job's 8 ranks have a data-parallel size of 4 with tensor = 2", "data"},
+		{model(1e9), 8, []Group{{"dp", 4}}, "dp = 4, but the job's 8 ranks have a data-parallel size of 8", "dp"},
+		{model(1e9, strategy(FSDP)), 12, []Group{{"fsdp", 8}}, "fsdp = 8 does not divide the 12 data-parallel ranks", "fsdp"},
+		{model(1e9), 9, []Group{{"cp", 2}}, "cp = 2 does not divide the 9 data-parallel ranks", "cp"},
 	} {
-		if _, err := Make(test.model, Layout{World: test.world, Groups: test.groups}); err == nil || !strings.Contains(err.Error(), test.want) {
+		_, err := Make(test.model, Layout{World: test.world, Groups: test.groups})
+		var found *Contradiction
+		if !errors.As(err, &found) || err.Error() != test.want || found.Group != test.group {
 			t.Errorf("%d ranks with %v: %v, want %q", test.world, test.groups, err, test.want)
+		}
+	}
+}
+
+// Without a memory block nothing is known but the groups: they are named and counted the same.
+func TestCommunicatorsAreTheSameWithoutAModel(t *testing.T) {
+	for _, test := range []struct {
+		groups []Group
+		want   string
+	}{
+		{[]Group{{"island", 4}, {"cp", 2}, {"tensor", 2}}, "all ranks, tensor, cp, data, island"},
+		{[]Group{{"tp", 3}, {"node", 6}}, "all ranks, tp, node"}, // which contradict each other
+		{nil, "all ranks"},
+	} {
+		l := Layout{World: 8, NCCL: true, Groups: test.groups}
+		if got := strings.Join(l.Communicators(), ", "); got != test.want {
+			t.Errorf("%v: %s, want %s", test.groups, got, test.want)
+		}
+		if e, err := Make(model(1e9), l); err == nil && strings.Join(e.Communicators, ", ") != test.want {
+			t.Errorf("%v: with a model %v, want %s", test.groups, e.Communicators, test.want)
 		}
 	}
 }
@@ -140,11 +169,11 @@ func TestWhatIsAssumedIsSaid(t *testing.T) {
 		not  string
 	}{
 		{words(model(7e9), cards(8, 79*gi)), []string{"2 for it in bf16, 2 for its gradient, 12 for adamw with a copy in fp32", "activations are not told",
-			"no gradient_as_bucket_view", "foreach form it takes about 13.0 GiB", "0.2 to 0.9 GiB for each communicator (all ranks)"}, "pipeline"},
+			"no gradient_as_bucket_view", "the larger counts", "the step is torch's default on CUDA (foreach)", "0.2 to 0.9 GiB for each communicator (all ranks)"}, "pipeline"},
 		{words(model(7e9, lora(7e6), activations(gi), func(m *Model) { m.DType = NF4 }), cards(1, 79*gi)),
 			[]string{"0.516 for it in nf4, and where it is trained (then in bf16) 2 for its gradient, 12"}, "foreach"},
 		{words(model(7e9, activations(40*gi)), Layout{World: 8, Groups: []Group{{"pp", 4}, {"tp", 2}, {"island", 2}}}),
-			[]string{"10 of 34 parts", "with 1f1b a stage has 1 to 4 micro-batches", "groups named island divide nothing"}, "NCCL"},
+			[]string{"10 of 34 parts", "with 1f1b a stage has 1 to 4 micro-batches", "island = 2 divides nothing"}, "NCCL"},
 	} {
 		for _, part := range test.want {
 			if !strings.Contains(test.text, part) {

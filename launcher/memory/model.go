@@ -16,19 +16,27 @@ type Model struct {
 	GradientDType string `json:",omitempty"` // one of GradientDTypes; "": that of what is trained
 	StateDType    string `json:",omitempty"` // of the optimizer's state; "": fp32 beside master weights, else as trained
 	Optimizer     string // one of Optimizers
-	Strategy      string // one of Strategies
+	// Fused is set where the optimizer's step goes through the parameters one by one, as in
+	// AdamW(fused=True).
+	Fused    bool   `json:",omitempty"`
+	Strategy string // one of Strategies
 	// Activations are what the forward pass of one micro-batch through the whole model keeps
 	// for the backward pass, in bytes, as it is run: with checkpointing where Checkpointing is set.
 	Activations   uint64
 	Checkpointing bool
-	MicroBatch    int    `json:",omitempty"` // samples in one; 0: not told
-	MicroBatches  int    `json:",omitempty"` // in flight at most; 0: as many as the schedule has, 1 without pipeline
-	Schedule      string // of a pipeline, one of Schedules
+	MicroBatch    int `json:",omitempty"` // samples in one; 0: not told
+	// MicroBatches are those that a pipeline has in flight at most; 0: as many as the schedule
+	// has. Without a pipeline there is one at a time, however many are accumulated.
+	MicroBatches int    `json:",omitempty"`
+	Schedule     string // of a pipeline, one of Schedules
 	// BucketView is DDP's gradient_as_bucket_view.
 	BucketView bool
 	// SequenceParallel is set where tensor parallelism splits also what it would keep whole.
 	SequenceParallel bool
-	Unit             uint64 `json:",omitempty"` // parameters of the largest unit that FSDP gathers; 0: not told
+	// CPUOffload is set where what ranks share out lies in their hosts' memory: the optimizer's
+	// state, and what else the strategy shards.
+	CPUOffload bool   `json:",omitempty"`
+	Unit       uint64 `json:",omitempty"` // parameters of the largest unit that FSDP gathers; 0: not told
 	// FirstStage and LastStage are parameters that these stages of a pipeline have beyond
 	// their share of the layers, such as the embedding and the head; LastStageActivations what
 	// the last one keeps of a micro-batch beyond its share, such as the logits, in bytes.
@@ -113,13 +121,18 @@ type Optimizer struct {
 	Name   string
 	States uint64 // numbers in the dtype of the state
 	Milli  uint64 // thousandths of a byte beside them
+	// Foreach is set where torch's default on CUDA works on all parameters at once, with the
+	// root of the second moment, in the dtype of the state, beside it (_multi_tensor_adam in
+	// torch/optim/adam.py). What others have for a moment hardly counts: SGD changes in place,
+	// bitsandbytes, Lion, Adafactor and Muon go through the parameters one by one.
+	Foreach bool
 }
 
 // Optimizers that are known. An 8-bit one (bitsandbytes) keeps a byte and, for each block
 // of 256, a scale in fp32; Adafactor keeps sums of rows and columns, which hardly count.
 var Optimizers = []Optimizer{
-	{Name: "adamw", States: 2},
-	{Name: "adam", States: 2},
+	{Name: "adamw", States: 2, Foreach: true},
+	{Name: "adam", States: 2, Foreach: true},
 	{Name: AdamW8bit, Milli: 2031},
 	{Name: "sgd"},
 	{Name: "sgd_momentum", States: 1},
@@ -139,6 +152,10 @@ func optimizer(name string) Optimizer {
 	}
 	return Optimizers[at]
 }
+
+// HasForeach reports whether an optimizer's step works on all parameters at once, unless it
+// is told otherwise.
+func HasForeach(name string) bool { return optimizer(name).Foreach }
 
 // OptimizerNames are the names of Optimizers.
 func OptimizerNames() []string {
@@ -172,17 +189,29 @@ func (m Model) hasMaster() bool {
 	return *m.MasterWeights && narrow
 }
 
-// optimizerMilli is what the optimizer keeps for a parameter, its fp32 copy with it.
-func (m Model) optimizerMilli() uint64 {
-	state := m.trainedDType()
+// stateMilli is what a number of the optimizer's state takes.
+func (m Model) stateMilli() uint64 {
 	switch {
 	case m.StateDType != "":
-		state = dtype(m.StateDType)
+		return dtype(m.StateDType).Milli
 	case m.hasMaster():
-		state = dtype("fp32")
+		return dtype("fp32").Milli
 	}
+	return m.trainedDType().Milli
+}
+
+// stepMilli is what the optimizer's step has of the GPU for a parameter, beside the state.
+func (m Model) stepMilli() uint64 {
+	if m.Fused || m.offloads() || !HasForeach(m.Optimizer) {
+		return 0
+	}
+	return m.stateMilli()
+}
+
+// optimizerMilli is what the optimizer keeps for a parameter, its fp32 copy with it.
+func (m Model) optimizerMilli() uint64 {
 	o := optimizer(m.Optimizer)
-	cost := o.States*state.Milli + o.Milli
+	cost := o.States*m.stateMilli() + o.Milli
 	if m.hasMaster() {
 		cost += dtype("fp32").Milli
 	}
@@ -204,6 +233,9 @@ func (m Model) stage() int {
 
 // copies reports whether each data-parallel rank has all of what is trained.
 func (m Model) copies() bool { return m.stage() == 0 }
+
+// offloads reports whether hosts keep what ranks share out.
+func (m Model) offloads() bool { return m.CPUOffload && !m.copies() }
 
 // perParameter says in words what a parameter costs.
 func (m Model) perParameter() string {

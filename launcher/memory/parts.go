@@ -31,6 +31,9 @@ type Parts struct {
 	Gradients   uint64 `json:"gradients"`
 	Optimizer   uint64 `json:"optimizer"`
 	Activations uint64 `json:"activations"`
+	// Step is what the optimizer's step has for a moment. Activations are gone by then: what is
+	// needed is the larger of the two.
+	Step uint64 `json:"step"`
 	// Gathered is what stands beside the shards or gradients for communication: DDP's
 	// buckets, the units that FSDP has gathered.
 	Gathered uint64 `json:"gathered"`
@@ -39,23 +42,26 @@ type Parts struct {
 	NCCLLeast uint64 `json:"nccl_least"`
 	NCCLMost  uint64 `json:"nccl_most"`
 	Context   uint64 `json:"context"`
+	// Host is what lies in the memory of the rank's host instead.
+	Host uint64 `json:"on_host,omitempty"`
 }
 
 // Least and Most are the sums with the least and the most that NCCL may take.
 func (p Parts) Least() uint64 {
-	return p.States() + p.Activations + p.Gathered + p.NCCLLeast + p.Context
+	return p.States() + max(p.Activations, p.Step) + p.Gathered + p.NCCLLeast + p.Context
 }
 
 // Most is Least with the most that NCCL may take.
 func (p Parts) Most() uint64 { return p.Least() - p.NCCLLeast + p.NCCLMost }
 
-// States are parameters, gradients and what the optimizer keeps.
+// States are parameters, gradients and what the optimizer keeps on the GPU.
 func (p Parts) States() uint64 { return p.Parameters + p.Gradients + p.Optimizer }
 
 // setup is a model split in a way.
 type setup struct {
 	Model
 	Degrees
+	groups  []Group // as the job file names them
 	buffers func(communicators int) (least, most uint64)
 }
 
@@ -78,16 +84,27 @@ func (s setup) parts(stage int) Parts {
 		Gradients:   cost(trained, s.gradientMilli()),
 		Optimizer:   cost(trained, s.optimizerMilli()),
 		Activations: s.activations(stage),
+		Step:        cost(trained, s.stepMilli()),
 		Context:     contextSize,
 	}
 	p.Gathered = s.gathered(held, trained)
-	for at, part := range []*uint64{&p.Optimizer, &p.Gradients, &p.Parameters} {
-		if s.stage() > at {
-			*part = ceil(*part, s.Shard)
+	s.shareOut(&p)
+	p.NCCLLeast, p.NCCLMost = s.buffers(len(s.communicators(s.groups)))
+	return p
+}
+
+// shareOut leaves a rank its part of what the strategy shards, on the GPU or on the host.
+func (s setup) shareOut(p *Parts) {
+	if s.stage() > 0 {
+		p.Step = ceil(p.Step, s.Shard)
+	}
+	for _, part := range []*uint64{&p.Optimizer, &p.Gradients, &p.Parameters}[:s.stage()] {
+		*part = ceil(*part, s.Shard)
+		if s.CPUOffload {
+			p.Host += *part
+			*part = 0
 		}
 	}
-	p.NCCLLeast, p.NCCLMost = s.buffers(len(s.communicators()))
-	return p
 }
 
 // heldBy are the parameters of a stage that a rank of it computes with.
@@ -105,16 +122,20 @@ func (s setup) heldBy(stage int) uint64 {
 	return ceil(n, s.Tensor)
 }
 
+// parted reports whether a rank has less than all that it computes with.
+func (s setup) parted() bool { return s.stage() > 0 && s.Shard > 1 || s.offloads() }
+
 // gathered is what communication holds beside the rest. FSDP has one unit in use and the
-// next one on its way, and the gradients of one before they are reduced.
+// next one on its way, and the gradients of one before they are reduced. They are gone before
+// the optimizer's step, and count there too: their blocks stay in the allocator's cache.
 func (s setup) gathered(held, trained uint64) uint64 {
 	gradients := cost(trained, s.gradientMilli())
 	switch {
-	case s.Data == 1 || s.copies() && s.BucketView:
+	case s.copies() && (s.Data == 1 || s.BucketView):
 		return 0
 	case s.copies():
 		return gradients
-	case s.Shard == 1:
+	case !s.parted():
 		return 0
 	case s.stage() < 3:
 		return min(gradients, cost(zeroBucket, s.gradientMilli()))
@@ -124,17 +145,6 @@ func (s setup) gathered(held, trained uint64) uint64 {
 		unit = ceil(s.Unit, s.Tensor)
 	}
 	return 2*cost(unit, dtype(s.DType).Milli) + cost(portion(unit, s.Trainable, s.Model.Parameters), s.gradientMilli())
-}
-
-// stepTakes is what an optimizer's step has at once where it works on all parameters
-// together (foreach in torch.optim, the default there): a copy of what it trains.
-func (s setup) stepTakes() uint64 {
-	held := s.heldBy(0)
-	n := cost(portion(held, s.Trainable, s.Model.Parameters), s.trainedDType().Milli)
-	if s.stage() > 0 {
-		n = ceil(n, s.Shard)
-	}
-	return n
 }
 
 // activations are those that a stage holds at most.
@@ -161,7 +171,7 @@ func (s setup) cut(bytes uint64) uint64 {
 func (s setup) inFlight(stage int) int {
 	switch {
 	case s.Pipeline == 1:
-		return max(s.MicroBatches, 1)
+		return 1
 	case s.Schedule == GPipe && s.MicroBatches > 0:
 		return s.MicroBatches
 	case s.Schedule == GPipe:

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"strings"
 	"testing"
 )
 
@@ -198,5 +199,71 @@ func TestStagesHoldWhatTheyHaveBeyondTheirShare(t *testing.T) {
 	}
 	if sum != 16e9 || e.Stages[3].Optimizer != 12*46e8 {
 		t.Errorf("all stages hold %d bytes", sum)
+	}
+}
+
+// torch's default AdamW on CUDA (foreach) has the root of the second moment of all it trains
+// at once: "~ sizeof(params) more peak memory" (torch.optim.AdamW). With 35B in fp32 over
+// eight ranks, 4.4B numbers of 4 bytes beside 70 GB of states: the published sums are all
+// right, and it runs out in the first step.
+func TestTheStepOfTorchsDefaultAdamWCounts(t *testing.T) {
+	fp32 := func(m *Model) { m.DType = "fp32" }
+	fused := func(m *Model) { m.Fused = true }
+	eight := func(m *Model) { m.Optimizer = AdamW8bit }
+	for _, test := range []struct {
+		name  string
+		model Model
+		world int
+		want  float64
+	}{
+		{"in fp32", model(35e9, strategy(FSDP), fp32), 8, 17.5 * gb},
+		{"fused", model(35e9, strategy(FSDP), fp32, fused), 8, 0},
+		{"beside an fp32 copy, on which it works", model(1e9), 8, 4 * gb},
+		{"of a state in bf16", model(1e9, func(m *Model) { m.StateDType = "bf16" }), 8, 2 * gb},
+		{"of adapters", model(70e9, lora(200e6)), 8, 0.8 * gb},
+		{"with its state sharded", model(8e9, strategy(ZeRO1)), 8, 4 * gb},
+		{"on the host", model(8e9, strategy(ZeRO1), func(m *Model) { m.CPUOffload = true }), 8, 0},
+		{"in 8 bits", model(1e9, eight), 8, 0},
+		{"SGD", model(1e9, func(m *Model) { m.Optimizer = "sgd_momentum" }), 8, 0},
+	} {
+		if got := estimate(t, test.model, Layout{World: test.world}).Stages[0].Step; got != uint64(test.want) {
+			t.Errorf("%s: %d bytes, want %.0f", test.name, got, test.want)
+		}
+	}
+	m := model(35e9, strategy(FSDP), fp32)
+	e := estimate(t, m, cards(8, 79*gi))
+	if r := e.Cheapest(); e.Verdict != TooLarge || r == nil || !strings.Contains(r.Change, "fused=True") || r.Cost != "none" {
+		t.Errorf("%s, and the cheapest is %+v", e.Verdict, r)
+	}
+}
+
+// Activations are gone when the optimizer works.
+func TestTheLargerOfActivationsAndTheStepCounts(t *testing.T) {
+	least := func(bytes uint64) uint64 {
+		return estimate(t, model(1e9, activations(bytes)), Layout{World: 8}).Stages[0].Least()
+	}
+	if none := least(0); least(4e9) != none || least(5e9) != none+1e9 {
+		t.Errorf("it needs %d, %d and %d bytes", none, least(4e9), least(5e9))
+	}
+}
+
+// ZeRO-Offload (arXiv 2101.06840) and FSDP's CPUOffload: what is sharded lies on the host.
+func TestWhatIsOffloadedLiesOnTheHost(t *testing.T) {
+	offloaded := func(m *Model) { m.CPUOffload = true }
+	for name, test := range map[string]struct {
+		model     Model
+		gpu, host uint64
+	}{
+		"fsdp":         {model(8e9, strategy(FSDP), offloaded), 0, 16e9},
+		"zero1":        {model(8e9, strategy(ZeRO1), offloaded), 32e9, 12e9},
+		"zero2":        {model(8e9, strategy(ZeRO2), offloaded), 16e9, 14e9},
+		"nothing of a": {model(8e9, offloaded), 128e9, 0},
+	} {
+		if p := estimate(t, test.model, Layout{World: 8}).Stages[0]; p.States() != test.gpu || p.Host != test.host {
+			t.Errorf("%s copy: %d bytes on the GPU and %d on the host", name, p.States(), p.Host)
+		}
+	}
+	if one := estimate(t, model(3.2e9, strategy(FSDP), offloaded), Layout{World: 1}).Stages[0]; one.Gathered != 6e8 || one.Host != 16*3.2e9 {
+		t.Errorf("one rank: %+v", one)
 	}
 }

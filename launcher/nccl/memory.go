@@ -48,9 +48,8 @@ func Buffers(size uint64, maxChannels int) (least, most uint64) {
 }
 
 // BufferNote says what a size of buffers costs a job: per communicator, and for those that
-// the job probably has: one of all ranks, and one for each kind of group, such as "tensor".
-// maxChannels is what the user has set as the limit, 0 where nothing is.
-func BufferNote(size uint64, maxChannels int, groups []string) string {
+// the job probably has. maxChannels is what the user has set as the limit, 0 where nothing is.
+func BufferNote(size uint64, maxChannels int, communicators []string) string {
 	channels, assumed := maxChannels, "at most"
 	if channels == 0 {
 		channels, assumed = usualChannels, "with about"
@@ -64,8 +63,8 @@ func BufferNote(size uint64, maxChannels int, groups []string) string {
 	if size != DefaultBuffer {
 		note += fmt.Sprintf(", with the default of 4 MiB %s", cost(DefaultBuffer, 1))
 	}
-	if len(groups) > 0 {
-		note += fmt.Sprintf("; this job probably has %d (all ranks, %s), which take %s", len(groups)+1, strings.Join(groups, ", "), cost(size, len(groups)+1))
+	if n := len(communicators); n > 1 {
+		note += fmt.Sprintf("; this job probably has %d (%s), which take %s", n, strings.Join(communicators, ", "), cost(size, n))
 	}
 	switch size {
 	case DefaultBuffer:

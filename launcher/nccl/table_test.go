@@ -85,14 +85,14 @@ func TestBufferCost(t *testing.T) {
 		t.Errorf("half of the size saves %d bytes", saved)
 	}
 	for note, want := range map[string][]string{
-		BufferNote(16<<20, 0, []string{"tensor"}): {
+		BufferNote(16<<20, 0, []string{"all ranks", "tensor"}): {
 			"buffers of 16 MiB: with about 24 channels, each communicator takes 0.5 GiB to 2.0 GiB of every GPU",
 			"with the default of 4 MiB 0.2 GiB to 0.9 GiB",
 			"this job probably has 2 (all ranks, tensor), which take 1.0 GiB to 4.0 GiB",
 			"16 MiB is not the default of NCCL",
 		},
-		BufferNote(DefaultBuffer, 8, nil): {"at most 8 channels", "0.1 GiB to 0.3 GiB", "this is the default of NCCL"},
-		BufferNote(512<<10, 0, nil):       {"buffers of 512 KiB"},
+		BufferNote(DefaultBuffer, 8, []string{"all ranks"}): {"at most 8 channels", "0.1 GiB to 0.3 GiB", "this is the default of NCCL"},
+		BufferNote(512<<10, 0, nil):                         {"buffers of 512 KiB"},
 	} {
 		for _, part := range want {
 			if !strings.Contains(note, part) {

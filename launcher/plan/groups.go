@@ -77,8 +77,8 @@ func (p *Plan) checkGroups() []Problem {
 	var slow []Problem
 	for _, g := range p.job.Placement.Groups {
 		if rest := p.WorldSize % g.Size; rest != 0 {
-			slow = append(slow, Problem{Code: "group_size", Message: fmt.Sprintf("%s = %d: %s cannot be parted into groups of %d: the last one has %d",
-				g.Name, g.Size, count(p.WorldSize, "rank"), g.Size, rest)})
+			slow = append(slow, Problem{Code: "group_size", Message: fmt.Sprintf("%s: %s = %d: %s cannot be parted into groups of %d: the last one has %d",
+				g.Range, g.Name, g.Size, count(p.WorldSize, "rank"), g.Size, rest)})
 		}
 	}
 	left := 0

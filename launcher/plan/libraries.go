@@ -376,11 +376,15 @@ func (p *Plan) bufferNote() []Problem {
 		return nil
 	}
 	size, channels := p.BufferSettings()
-	var groups []string
-	for _, g := range p.job.Placement.Groups {
-		groups = append(groups, g.Name)
+	return []Problem{{Code: "nccl_buffers", Message: nccl.BufferNote(size, channels, p.communicators())}}
+}
+
+// communicators are those that the job is taken to make, with what is known of its model.
+func (p *Plan) communicators() []string {
+	if p.Memory != nil {
+		return p.Memory.Communicators
 	}
-	return []Problem{{Code: "nccl_buffers", Message: nccl.BufferNote(size, channels, groups)}}
+	return p.memoryLayout().Communicators()
 }
 
 // BufferSettings are the size of NCCL's buffers in bytes and the limit on its channels, as

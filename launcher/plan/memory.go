@@ -1,9 +1,12 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 
+	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/memory"
 )
 
@@ -15,26 +18,70 @@ func (p *Plan) estimateMemory() []Problem {
 	}
 	estimate, err := memory.Make(*p.job.Memory, p.memoryLayout())
 	if err != nil {
-		return []Problem{{Code: "memory_layout", Message: fmt.Sprintf("what ranks need of memory cannot be estimated: %v; change the sizes in the groups of the ranks block, or the number of ranks", err)}}
+		return []Problem{{Code: "memory_layout", Message: p.placeOf(err) + fmt.Sprintf("what ranks need of memory cannot be estimated: %v; change the size, or the number of ranks", err)}}
 	}
 	p.Memory = estimate
-	if estimate.Verdict != memory.TooLarge {
-		return nil
+	var lacking []Problem
+	if estimate.Verdict == memory.TooLarge {
+		lacking = append(lacking, Problem{Code: "memory_does_not_fit", Host: p.hostLacking(), Message: p.memoryWords()})
 	}
-	return []Problem{{Code: "memory_does_not_fit", Host: p.hostLacking(), Message: p.memoryWords()}}
+	if o := estimate.Offloaded; !o.Fits() {
+		name := p.Hosts[o.Host].Name
+		lacking = append(lacking, Problem{Code: "memory_does_not_fit", Host: name, Message: fmt.Sprintf("%s: the host's own memory is estimated to be too small for what cpu_offload leaves to it: %s for %s; %s available",
+			name, bytesWord(o.Need), count(p.Hosts[o.Host].Ranks, "rank"), bytesWord(*o.Free))})
+	}
+	return lacking
+}
+
+// placeOf is where the job file has the group that does not come out even.
+func (p *Plan) placeOf(err error) string {
+	var found *memory.Contradiction
+	if !errors.As(err, &found) {
+		return ""
+	}
+	at := slices.IndexFunc(p.job.Placement.Groups, func(g config.Group) bool { return g.Name == found.Group })
+	return p.job.Placement.Groups[at].Range.String() + ": "
 }
 
 // memoryLayout is the plan as far as memory goes.
 func (p *Plan) memoryLayout() memory.Layout {
-	l := memory.Layout{World: p.WorldSize, NCCL: p.Backend == "nccl"}
+	l := memory.Layout{World: p.WorldSize, NCCL: p.Backend == "nccl", Island: p.island()}
 	l.Buffer, l.Channels = p.BufferSettings()
 	for _, g := range p.job.Placement.Groups {
 		l.Groups = append(l.Groups, memory.Group{Name: g.Name, Size: g.Size})
 	}
 	for host := range p.Hosts {
 		l.Cards = append(l.Cards, p.cards(host)...)
+		l.Hosts = append(l.Hosts, memory.Host{Ranks: p.Hosts[host].Ranks, Free: p.availableOn(host)})
 	}
 	return l
+}
+
+// island is how many GPUs have fast links to each other on each host.
+func (p *Plan) island() int {
+	least := math.MaxInt
+	for _, f := range p.facts {
+		largest := 0
+		if f.Devices != nil {
+			for _, island := range f.Devices.Islands {
+				largest = max(largest, len(island))
+			}
+		}
+		least = min(least, largest)
+	}
+	return least
+}
+
+// availableOn is the memory of a host itself that the run may take, nil where it does not tell.
+func (p *Plan) availableOn(host int) *uint64 {
+	available, limit := p.facts[host].MemoryAvailable, p.facts[host].Cgroup.Memory
+	if available == 0 {
+		return nil
+	}
+	if limit != nil {
+		available = min(available, *limit)
+	}
+	return &available
 }
 
 // cards are the devices of a host's ranks, each with its ranks. Devices that are no rank's
@@ -121,11 +168,19 @@ func (p *Plan) memoryWords() string {
 	if host := p.hostLacking(); host != "" {
 		who = host + ": " + who
 	}
-	text := fmt.Sprintf("%s: memory is estimated not to fit: %s%s of a GPU%s, of which %s are free", who, each, bytesWord(worst.Need), sharingWords(worst), bytesWord(*worst.Free))
+	text := fmt.Sprintf("%s: memory is estimated not to fit: %s%s needed of a GPU%s, %s free: %s too little", who, each, bytesWord(worst.Need), sharingWords(worst), bytesWord(*worst.Free), shortBy(worst))
 	if e.Copied != "" {
 		text += "; " + e.Copied
 	}
 	return text + "; " + p.remedyWords() + "; muster plan shows what it is made of"
+}
+
+// shortBy is what a rank's GPU lacks, in smaller units where it is little.
+func shortBy(r memory.Rank) string {
+	if lacks := r.Need - *r.Free; lacks < 1<<30/10 {
+		return fmt.Sprintf("%.1f MiB", float64(lacks)/(1<<20))
+	}
+	return bytesWord(r.Need - *r.Free)
 }
 
 func sharingWords(r memory.Rank) string {
@@ -151,7 +206,7 @@ func (p *Plan) memoryNotes() []Problem {
 	}
 	worst := p.Memory.Ranks[p.Memory.Worst]
 	if p.Memory.Verdict == memory.Tight {
-		return []Problem{{Code: "memory_tight", Message: fmt.Sprintf("memory is estimated to be tight: rank %d needs %s to %s of a GPU%s, of which %s are free",
+		return []Problem{{Code: "memory_tight", Message: fmt.Sprintf("memory is estimated to be tight: rank %d needs %s to %s of a GPU%s, %s free",
 			p.Memory.Worst, bytesWord(worst.Need), bytesWord(worst.Most), sharingWords(worst), bytesWord(*worst.Free))}}
 	}
 	unknown := func(r memory.Rank) bool { return r.Verdict == memory.Unknown }

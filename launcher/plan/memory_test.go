@@ -2,10 +2,12 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/memory"
 	"github.com/muster-dev/muster/plugins"
 )
@@ -38,7 +40,7 @@ func TestAJobThatWillNotFitIsWarnedOf(t *testing.T) {
 	if w == nil || w.Host != "m0" {
 		t.Fatalf("warnings %v", p.Warnings)
 	}
-	mustHold(t, w.Message, "m0: ranks 0-7: memory is estimated not to fit: up to 140.2 GiB of a GPU, of which 79.5 GiB are free",
+	mustHold(t, w.Message, "m0: ranks 0-7: memory is estimated not to fit: up to 140.2 GiB needed of a GPU, 79.5 GiB free: 60.7 GiB too little",
 		"DDP copies parameters, gradients and optimizer state to every GPU", "more GPUs do not lower what each needs", "FSDP or ZeRO stage 3")
 	p = mustMake(t, needing(t, 2, "", lora70B+"strategy = \"fsdp\""), machine(0, 4, nvswitch), machine(1, 4, nvswitch))
 	if len(p.Warnings) > 0 || p.Memory.Verdict != memory.Fits {
@@ -61,7 +63,7 @@ func TestOnlyRanksWhoseGPUsLackMemoryAreNamed(t *testing.T) {
 	if w == nil || w.Host != "m1" {
 		t.Fatalf("warnings %v", p.Warnings)
 	}
-	mustHold(t, w.Message, "m1: rank 3: memory", "of which 19.5 GiB are free", "free the GPUs of what others hold there, up to 60.0 GiB")
+	mustHold(t, w.Message, "m1: rank 3: memory", "41.7 GiB needed of a GPU, 19.5 GiB free: 22.2 GiB too little", "free the GPUs of what others hold there, up to 60.0 GiB")
 }
 
 func TestGroupsThatDoNotComeOutEvenLeaveMemoryUnestimated(t *testing.T) {
@@ -70,7 +72,72 @@ func TestGroupsThatDoNotComeOutEvenLeaveMemoryUnestimated(t *testing.T) {
 	if w == nil || p.Memory != nil {
 		t.Fatalf("warnings %v", p.Warnings)
 	}
-	mustHold(t, w.Message, "make 16 ranks, and the job's 8 are no multiple")
+	mustHold(t, w.Message, "job.hcl:7,26-36: what ranks need of memory cannot be estimated: tensor = 4 times pipeline = 4 are 16 ranks")
+}
+
+// Groups that come of an expression have its place.
+func TestAGroupThatDoesNotComeOutEvenHasAPlace(t *testing.T) {
+	for ranks, want := range map[string]string{
+		"groups = { tensor = 3 }":                 "job.hcl:7,12-22: what ranks need of memory cannot be estimated: tensor = 3: the job's 8 ranks are no multiple of that",
+		"groups = merge({ dp = 4 }, { node = 8})": "job.hcl:7,10-40: what ranks need of memory cannot be estimated: dp = 4, but the job's 8 ranks have a data-parallel size of 8",
+	} {
+		p := mustMake(t, needing(t, 1, ranks, "parameters = \"7B\""), machine(0, 8, nvswitch))
+		if w := problem(p.Warnings, "memory_layout"); w == nil || !strings.Contains(w.Message, want) || strings.Contains(w.Message, "pipeline") {
+			t.Errorf("%s: %v", ranks, p.Warnings)
+		}
+	}
+}
+
+// What lacks little is told in a unit that shows it.
+func TestWhatIsNeededIsToldAgainstWhatIsFree(t *testing.T) {
+	h := machine(0, 1, nvswitch)
+	need := mustMake(t, needing(t, 1, "", "parameters = \"2B\""), h).Memory.Ranks[0].Need
+	total, reserved := need+400<<20, uint64(450<<20)
+	h.Devices.GPUs.GPUs[0].Memory = plugins.Memory{Total: &total, Used: ptr(uint64(0)), Reserved: &reserved}
+	p := mustMake(t, needing(t, 1, "", "parameters = \"2B\""), h)
+	mustHold(t, text(p.Warnings), "37.7 GiB needed of a GPU, 37.7 GiB free: 50.0 MiB too little")
+}
+
+func TestWhatIsOffloadedIsComparedWithTheHostsMemory(t *testing.T) {
+	const block = "parameters = \"30B\"\nstrategy = \"fsdp\"\ncpu_offload = true"
+	h := machine(0, 8, nvswitch)
+	h.MemoryAvailable = 900 << 30
+	if p := mustMake(t, needing(t, 1, "", block), h); len(p.Warnings) > 0 || p.Memory.Offloaded.Need != 480e9 || p.Memory.Verdict != memory.Fits {
+		t.Errorf("%v, %+v", p.Warnings, p.Memory.Offloaded)
+	}
+	h.Cgroup.Memory = ptr(uint64(400 << 30)) // a container's limit
+	w := problem(mustMake(t, needing(t, 1, "", block), h).Warnings, "memory_does_not_fit")
+	if w == nil || w.Host != "m0" {
+		t.Fatalf("warnings %v", w)
+	}
+	mustHold(t, w.Message, "m0: the host's own memory is estimated to be too small for what cpu_offload leaves to it: 447.0 GiB for 8 ranks; 400.0 GiB available")
+}
+
+// Eight GPUs in two islands: a tensor group of four grows no further.
+func TestTensorGroupsAreAdvisedWithinTheIslandsThatHostsHave(t *testing.T) {
+	for _, test := range []struct {
+		host facts.Host
+		want string
+	}{
+		{machine(0, 8, nvswitch), "8 GPUs like these instead of 4 in larger tensor groups"},
+		{machine(0, 8, halves), "8 GPUs like these instead of 4, with FSDP over more tensor groups"},
+		{machine(0, 8, pcie), "8 GPUs like these instead of 4, with FSDP over more tensor groups"},
+	} {
+		p := mustMake(t, needing(t, 1, "devices = 4\ngroups = { tensor = 4 }", "parameters = \"25B\"\nstrategy = \"tensor\""), test.host)
+		if !slices.ContainsFunc(p.Memory.Remedies, func(r memory.Remedy) bool { return r.Change == test.want }) {
+			t.Errorf("no %q in %+v", test.want, p.Memory.Remedies)
+		}
+	}
+}
+
+// The note on NCCL's buffers and the estimate count the same communicators, by one name each.
+func TestCommunicatorsAreNamedTheSameEverywhere(t *testing.T) {
+	const ranks, chosen, list = "groups = { tensor = 2, cp = 2, island = 4 }", "nccl {\n  buffer_size = \"8MiB\"\n}", "(all ranks, tensor, cp, data, island)"
+	p := mustMake(t, needing(t, 1, ranks, "parameters = \"1B\"", chosen), machine(0, 8, nvswitch))
+	mustHold(t, strings.Join(p.Memory.Assumed, "\n"), list)
+	mustHold(t, text(p.Notes), "this job probably has 5 "+list)
+	bare := mustMake(t, job(t, "job \"j\" {\n  command = [\"true\"]\n  hosts \"ssh\" {\n    names = [\"m0\"]\n  }\n  ranks {\n"+ranks+"\n}\n"+chosen+"\n}"), machine(0, 8, nvswitch))
+	mustHold(t, text(bare.Notes), "this job probably has 5 "+list)
 }
 
 func TestRanksOnOneGPUNeedItTogether(t *testing.T) {
@@ -79,7 +146,7 @@ func TestRanksOnOneGPUNeedItTogether(t *testing.T) {
 	if r.Sharing != 4 || r.Need != 4*p.Memory.Stages[0].Least() || r.Verdict != memory.TooLarge {
 		t.Errorf("%+v", r)
 	}
-	mustHold(t, text(p.Warnings), "of a GPU that 4 ranks share")
+	mustHold(t, text(p.Warnings), "needed of a GPU that 4 ranks share, ")
 }
 
 func TestARankThatSpreadsOverGPUsHasThemTogether(t *testing.T) {
@@ -116,10 +183,10 @@ func TestBuffersOfNCCLAreThoseThatAreSet(t *testing.T) {
 }
 
 func TestTightMemoryIsNoted(t *testing.T) {
-	p := mustMake(t, needing(t, 1, "", "parameters = \"4.5B\"\ngradient_as_bucket_view = true\nactivations = \"11GiB\""), machine(0, 2, nvswitch))
+	p := mustMake(t, needing(t, 1, "", "parameters = \"4.5B\"\ngradient_as_bucket_view = true\nfused = true\nactivations = \"11GiB\""), machine(0, 2, nvswitch))
 	n := problem(p.Notes, "memory_tight")
 	if n == nil || len(p.Warnings) > 0 {
 		t.Fatalf("%s: notes %v, warnings %v", p.Memory.Verdict, p.Notes, p.Warnings)
 	}
-	mustHold(t, n.Message, "of which 79.5 GiB are free")
+	mustHold(t, n.Message, "of a GPU, 79.5 GiB free")
 }

@@ -38,7 +38,7 @@ func TestAGroupOnSlowLinksIsAWarningWithItsPairOrAnError(t *testing.T) {
 	p = mustMake(t, on(t, 2, "groups = { tensor = 8 }"), machine(0, 4, nvswitch), machine(1, 4, nvswitch))
 	mustHold(t, text(p.Warnings), "spread over hosts: rank 0 on m0 and rank 4 on m1")
 	p = mustMake(t, on(t, 1, "groups = { tensor = 4 }"), machine(0, 6, nvswitch))
-	mustHold(t, text(p.Warnings), "6 ranks cannot be parted into groups of 4")
+	mustHold(t, text(p.Warnings), "job.hcl:8,12-22: tensor = 4: 6 ranks cannot be parted into groups of 4")
 }
 
 // A group of four cannot have NVLink here, but its pairs can, and it is kept on one node.

@@ -22,7 +22,18 @@ func memoryLines(w io.Writer, p *plan.Plan) {
 	if e.Copied != "" {
 		fmt.Fprintf(w, "%s\n", e.Copied)
 	}
-	remedyLines(w, e)
+	if e.Offloaded != nil {
+		fmt.Fprintf(w, "kept in the own memory of %s (cpu_offload): %s\n", p.Hosts[e.Offloaded.Host].Name, offloadedWords(e.Offloaded))
+	}
+	remedyLines(w, p)
+}
+
+// offloadedWords are what a host's own memory is to hold, and what it has.
+func offloadedWords(o *memory.Offloaded) string {
+	if o.Free == nil {
+		return gibNumber(o.Need) + ", how much is free is not known"
+	}
+	return fmt.Sprintf("%s, %s free", gibNumber(o.Need), gibNumber(*o.Free))
 }
 
 func memoryTable(w io.Writer, p *plan.Plan) {
@@ -35,7 +46,7 @@ func memoryTable(w io.Writer, p *plan.Plan) {
 	if shared {
 		title, need = "RANKS\tON A GPU", "NEED OF IT"
 	}
-	fmt.Fprintf(t, "%s\tPARAMETERS\tGRADIENTS\tOPTIMIZER\tACTIVATIONS\tBUFFERS\tNCCL\tCONTEXT\t%s\tFREE\tVERDICT\n", title, need)
+	fmt.Fprintf(t, "%s\tPARAMETERS\tGRADIENTS\tOPTIMIZER\tACTIVATIONS\tSTEP\tBUFFERS\tNCCL\tCONTEXT\t%s\tFREE\tVERDICT\n", title, need)
 	rows, ranks := alikeRanks(p.Memory, shared)
 	for _, row := range rows {
 		fmt.Fprintf(t, "%s\t%s\n", plan.Spans(ranks[row]), row)
@@ -61,7 +72,7 @@ func memoryRow(p memory.Parts, r memory.Rank, shared bool) string {
 	if r.Free != nil {
 		free = gibNumber(*r.Free)
 	}
-	cells := []string{gibNumber(p.Parameters), gibNumber(p.Gradients), gibNumber(p.Optimizer), gibNumber(p.Activations), gibNumber(p.Gathered),
+	cells := []string{gibNumber(p.Parameters), gibNumber(p.Gradients), gibNumber(p.Optimizer), gibNumber(p.Activations), gibNumber(p.Step), gibNumber(p.Gathered),
 		gibSpan(p.NCCLLeast, p.NCCLMost), gibNumber(p.Context), gibSpan(r.Need, r.Most), free, strings.ReplaceAll(string(r.Verdict), "_", " ")}
 	if r.Verdict == memory.Unknown {
 		cells[len(cells)-1] = "not compared"
@@ -82,7 +93,8 @@ func gibSpan(least, most uint64) string {
 }
 
 // remedyLines list what makes it fit, then what lessens the need too little by itself.
-func remedyLines(w io.Writer, e *memory.Estimate) {
+func remedyLines(w io.Writer, p *plan.Plan) {
+	e := p.Memory
 	list := func(title string, belongs func(memory.Remedy) bool) {
 		for _, r := range e.Remedies {
 			if !belongs(r) {
@@ -92,19 +104,25 @@ func remedyLines(w io.Writer, e *memory.Estimate) {
 				fmt.Fprintln(w, title)
 				title = ""
 			}
-			fmt.Fprintf(w, "  %s\n", remedyLine(r))
+			fmt.Fprintf(w, "  %s\n", remedyLine(p, r))
 		}
 	}
-	list("each of these makes it fit, the least costly first:", func(r memory.Remedy) bool { return r.Fits && !r.Other })
+	title := "each of these makes it fit, the least costly first:"
 	if e.Together != nil {
-		fmt.Fprintf(w, "together these make it fit:\n  %s\n", remedyLine(*e.Together))
+		fmt.Fprintf(w, "together these make it fit:\n  %s\n", remedyLine(p, *e.Together))
+		title = "each of these makes it fit at a higher cost, the least costly first:"
 	}
+	list(title, func(r memory.Remedy) bool { return r.Fits && !r.Other })
 	list("each of these makes it fit, and another model comes out:", func(r memory.Remedy) bool { return r.Fits && r.Other })
 	list("these help, but are not enough alone:", func(r memory.Remedy) bool { return !r.Fits })
 }
 
-func remedyLine(r memory.Remedy) string {
-	return fmt.Sprintf("%s: needs %s of %s (cost: %s)", r.Change, gibSpan(r.Need, r.Most), gibNumber(r.Free), r.Cost)
+func remedyLine(p *plan.Plan, r memory.Remedy) string {
+	line := fmt.Sprintf("%s: needs %s, %s free", r.Change, gibSpan(r.Need, r.Most), gibNumber(r.Free))
+	if r.Offloaded != nil {
+		line += fmt.Sprintf("; of the own memory of %s %s", p.Hosts[r.Offloaded.Host].Name, offloadedWords(r.Offloaded))
+	}
+	return fmt.Sprintf("%s (cost: %s)", line, r.Cost)
 }
 
 type memoryJSON struct {
@@ -115,9 +133,11 @@ type memoryJSON struct {
 	Verdict       memory.Verdict   `json:"verdict"` // the worst of the ranks'
 	Ranks         []rankMemoryJSON `json:"ranks"`
 	Copied        string           `json:"copied,omitempty"` // set where it decides that DDP splits nothing
-	Assumed       []string         `json:"assumed"`
-	Remedies      []memory.Remedy  `json:"remedies"`           // the least costly first, each by itself
-	Together      *memory.Remedy   `json:"together,omitempty"` // where none is enough by itself
+	// Offloaded is of the host that lacks most, or has least left.
+	Offloaded *memory.Offloaded `json:"offloaded,omitempty"`
+	Assumed   []string          `json:"assumed"`
+	Remedies  []memory.Remedy   `json:"remedies"`           // the least costly first, each by itself
+	Together  *memory.Remedy    `json:"together,omitempty"` // where several cost less than each that is enough by itself
 }
 
 // rankMemoryJSON is a rank's need in bytes: its parts, and what all ranks on its GPU need.
@@ -133,7 +153,7 @@ func memoryOf(p *plan.Plan) *memoryJSON {
 		return nil
 	}
 	out := &memoryJSON{Split: e.Degrees, Communicators: append([]string{}, e.Communicators...), Verdict: e.Verdict, Ranks: []rankMemoryJSON{},
-		Copied: e.Copied, Assumed: e.Assumed, Remedies: append([]memory.Remedy{}, e.Remedies...), Together: e.Together}
+		Copied: e.Copied, Offloaded: e.Offloaded, Assumed: e.Assumed, Remedies: append([]memory.Remedy{}, e.Remedies...), Together: e.Together}
 	for rank, r := range e.Ranks {
 		out.Ranks = append(out.Ranks, rankMemoryJSON{rank, e.Stages[r.Stage], r})
 	}

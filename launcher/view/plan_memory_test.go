@@ -19,6 +19,7 @@ func TestWhatRanksNeedOfMemoryAsPeopleReadIt(t *testing.T) {
 	for name, test := range map[string]struct{ ranks, block string }{
 		"memory-ddp":      {"devices = [0, 1]", lora70B + "}"},
 		"memory-fsdp":     {"", lora70B + "    strategy = \"fsdp\"\n}"},
+		"memory-offload":  {"devices = [0, 1]", "memory {\n parameters = \"20B\"\n activations = \"4GiB\"\n strategy = \"zero2\"\n cpu_offload = true\n}"},
 		"memory-together": {"devices = [0, 1, 2, 3]", "memory {\n parameters = \"30B\"\n activations = \"40GiB\"\n}"},
 		"memory-pipeline": {"devices = [0, 1, 2, 3]\ngroups = { pipeline = 4, tensor = 2 }", `memory {
     parameters             = "30B"

@@ -225,7 +225,7 @@ var All = []Code{
 	{Name: "group_size", Severity: Warn, When: Planning, Meaning: "ranks cannot be parted into groups of that size"},
 	{Name: "logout_kills", Severity: Warn, When: Planning, Meaning: "a logout would kill the run"},
 	{Name: "logout_removes_shm", Severity: Warn, When: Planning, Meaning: "a logout would delete the run's /dev/shm files"},
-	{Name: "memory_does_not_fit", Severity: Warn, When: Planning, Meaning: "ranks are estimated to need more memory than their GPUs have free"},
+	{Name: "memory_does_not_fit", Severity: Warn, When: Planning, Meaning: "ranks are estimated to need more memory than their GPUs, or with cpu_offload their hosts, have free"},
 	{Name: "memory_layout", Severity: Warn, When: Planning, Meaning: "the groups of ranks cannot be what the memory block's model is split over"},
 	{Name: "not_bound", Severity: Warn, When: Planning, Meaning: "ranks cannot be bound to CPUs near their GPUs"},
 	{Name: "slow_group", Severity: Warn, When: Planning, Meaning: "a group of ranks is not on fast links"},

@@ -12,5 +12,8 @@ job "memory" {
     largest_unit            = "1M"      # warn: No effect
     gradient_as_bucket_view = true      # warn: No effect
     micro_batch_size        = 4         # warn: No effect
+    micro_batches           = 8         # warn: No effect
+    optimizer               = "lion"
+    fused                   = true      # warn: No effect
   }
 }

@@ -17,6 +17,9 @@ job "memory" {
     schedule         = "interleaved"    # want: Invalid value
     precision        = "bf16"           # want: Unsupported argument
     lora             = 0.1              # want: Unsupported argument
+    fused            = "yes"            # want: Wrong type
+    cpu_offload      = 1                # want: Wrong type
+    offload          = true             # want: Unsupported argument
     largest_unit     = 200              # want: Invalid number of parameters
     plan {}                             # want: Unsupported block type
   }

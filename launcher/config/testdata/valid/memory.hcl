@@ -17,6 +17,7 @@ job "memory" {
     optimizer              = "adamw_8bit"
     optimizer_dtype        = "bf16"
     strategy               = "zero3"
+    cpu_offload            = true
     activations            = "1.5GiB"
     checkpointing          = true
     micro_batch_size       = 4
