@@ -67,6 +67,12 @@ const (
 	maxMicroBatches = 4096
 )
 
+// torchDTypes are torch's names of types.
+var torchDTypes = map[string]string{
+	"float32": "fp32", "float": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp16",
+	"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16",
+}
+
 // memory decodes a memory block, nil where there is none.
 func (d *decoder) memory(block *hclsyntax.Block, groups []Group) *memory.Model {
 	if block == nil {
@@ -76,9 +82,9 @@ func (d *decoder) memory(block *hclsyntax.Block, groups []Group) *memory.Model {
 	c := d.content(block.Body, block.DefRange(), memorySchema)
 	m := &memory.Model{
 		Parameters:           d.count(c.attrs["parameters"], maxParameters),
-		DType:                d.oneOf(c.attrs["dtype"], "bf16", memory.DTypeNames()),
-		GradientDType:        d.oneOf(c.attrs["gradient_dtype"], "", memory.GradientDTypes),
-		StateDType:           d.oneOf(c.attrs["optimizer_dtype"], "", memory.GradientDTypes),
+		DType:                d.oneOf(c.attrs["dtype"], "bf16", memory.DTypeNames(), torchDTypes),
+		GradientDType:        d.oneOf(c.attrs["gradient_dtype"], "", memory.GradientDTypes, torchDTypes),
+		StateDType:           d.oneOf(c.attrs["optimizer_dtype"], "", memory.GradientDTypes, torchDTypes),
 		Optimizer:            d.oneOf(c.attrs["optimizer"], "adamw", memory.OptimizerNames()),
 		Fused:                d.bool(c.attrs["fused"]),
 		Strategy:             d.strategy(c.attrs["strategy"]),

@@ -22,3 +22,16 @@ func TestZeROWithoutAStageIsAskedFor(t *testing.T) {
 		}
 	}
 }
+
+func TestTorchsNamesOfTypesAreKnown(t *testing.T) {
+	for written, want := range map[string]string{"bfloat16": "bf16", "torch.float16": "fp16", "float32": "fp32", "bf16": "bf16"} {
+		src := Source{Filename: "job.hcl", Text: []byte("job \"j\" {\n  command = [\"true\"]\n  hosts \"local\" {}\n  memory {\n    parameters = \"7B\"\n    dtype = \"" + written + "\"\n  }\n}")}
+		job, diags := src.Evaluate()
+		if len(diags) > 0 {
+			t.Fatalf("%s: %s", written, printed(src, diags))
+		}
+		if got := job.Memory.DType; got != want {
+			t.Errorf("%s is taken for %s", written, got)
+		}
+	}
+}

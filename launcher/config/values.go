@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -130,8 +131,8 @@ func (d *decoder) bool(attr *hclsyntax.Attribute) bool {
 	return false
 }
 
-// oneOf is an attribute that is one of a few words, or def.
-func (d *decoder) oneOf(attr *hclsyntax.Attribute, def string, words []string) string {
+// oneOf is an attribute that is one of a few words, or by another name of one, or def.
+func (d *decoder) oneOf(attr *hclsyntax.Attribute, def string, words []string, aliases ...map[string]string) string {
 	value, ok := d.attr(attr)
 	if !ok {
 		return def
@@ -139,6 +140,9 @@ func (d *decoder) oneOf(attr *hclsyntax.Attribute, def string, words []string) s
 	word := ""
 	if value.Type() == cty.String {
 		word = value.AsString()
+	}
+	for _, names := range aliases {
+		word = cmp.Or(names[word], word)
 	}
 	if slices.Contains(words, word) {
 		return word
