@@ -122,9 +122,14 @@ func ask(ctx context.Context, host remote.Host, args []string, take func(line []
 		_ = host.Close()
 	})
 	defer giveUp.Stop()
+	stop := context.AfterFunc(ctx, func() { _ = host.Close() })
+	defer stop()
 	lines := bufio.NewReader(process.Stdout)
 	for {
 		line, err := lines.ReadBytes('\n')
+		if err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if err != nil && late.Load() {
 			return fmt.Errorf("%s: no answer for %v: perhaps a file system there hangs", host.Name(), askWait)
 		}
