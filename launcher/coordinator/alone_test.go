@@ -101,7 +101,7 @@ func TestAStopLeavesWhatWaitsUndone(t *testing.T) {
 		d.news(d.b.ranks[task].host, orders.News{Ended: &orders.Ended{Rank: task, Sent: "SIGTERM", Signal: "SIGTERM"}})
 	}
 	r := d.end(0, 1, 2)
-	if r.Outcome != report.Stopped || r.Exit != 130 || !strings.Contains(r.FirstCause.Message, "7 of 7 tasks were not done") || r.Ranks[6].Outcome != report.NotRun || r.Ranks[0].Outcome != report.Stopped {
+	if r.Outcome != report.Stopped || r.Exit != 130 || !strings.Contains(r.FirstCause.Message, "not done: 7 of 7 tasks") || r.Ranks[6].Outcome != report.NotRun || r.Ranks[0].Outcome != report.Stopped {
 		t.Errorf("the report is %+v", r)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // Remedy is a change, and what would be needed with it.
@@ -238,14 +240,7 @@ func smallerMicroBatch(c situation) (situation, Remedy, bool) {
 	to := c.withMicroBatch(left, size)
 	to.MicroBatch = left
 	times := (size + left - 1) / left
-	return to, Remedy{Change: fmt.Sprintf("micro-batches of %s instead of %d, %d times as many accumulated", samples(left), size, times), Cost: cost}, true
-}
-
-func samples(n int) string {
-	if n == 1 {
-		return "1 sample"
-	}
-	return fmt.Sprintf("%d samples", n)
+	return to, Remedy{Change: fmt.Sprintf("micro-batches of %s instead of %d, %d times as many accumulated", plural.Of(left, "sample"), size, times), Cost: cost}, true
 }
 
 func (c situation) withMicroBatch(part, of int) situation {

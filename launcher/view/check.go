@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // Checked is what checks of a job came to.
@@ -64,7 +65,7 @@ func (c Checked) verdict(st *stream) string {
 			}
 		}
 		if n > 0 {
-			parts = append(parts, count(n, kind.noun))
+			parts = append(parts, plural.Of(n, kind.noun))
 		}
 	}
 	colour, word := "32", "all is well"
@@ -93,7 +94,7 @@ func (c Checked) looked() string {
 			gpus[fmt.Sprint(i, d.UUID, d.PCI)] = true
 		}
 	}
-	return fmt.Sprintf("%s, %s, %s", count(len(c.Plan.Hosts), "host"), count(len(gpus), "GPU"), count(c.Checks, "check"))
+	return fmt.Sprintf("%s, %s, %s", plural.Of(len(c.Plan.Hosts), "host"), plural.Of(len(gpus), "GPU"), plural.Of(c.Checks, "check"))
 }
 
 // shownFinding is a finding with the GPUs and ranks that it is true of.

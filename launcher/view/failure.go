@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
 )
 
@@ -188,7 +189,7 @@ func outcomes(r *report.Report) string {
 			parts = append(parts, fmt.Sprintf("%d %s (%s)", len(ranks), o.words, spans(ranks)))
 		}
 	}
-	return fmt.Sprintf("of %s: %s", count(len(r.Ranks), r.Unit()), strings.Join(parts, ", "))
+	return fmt.Sprintf("of %s: %s", plural.Of(len(r.Ranks), r.Unit()), strings.Join(parts, ", "))
 }
 
 // consequences says in a line what became of the other ranks.
@@ -204,17 +205,10 @@ func consequences(r *report.Report) string {
 	}
 	var parts []string
 	for how, ranks := range groups {
-		parts = append(parts, fmt.Sprintf("%s %s: %s", plural(len(ranks), "rank", "ranks"), spans(ranks), how))
+		parts = append(parts, ranksWord(ranks)+": "+how)
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, "; ")
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
 }
 
 func became(e report.End) string {

@@ -13,6 +13,7 @@ import (
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/notebook"
 	"github.com/muster-dev/muster/launcher/observe"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
 )
@@ -289,7 +290,7 @@ func RunsJSON(w io.Writer, runs []Listed) error {
 // Report writes a run's report as people read it.
 func Report(s *Screen, rep *report.Report) {
 	if rep.Outcome == report.OK {
-		s.write(&s.out, fmt.Appendf(nil, "%s: all %s ended well\n", rep.Run, count(len(rep.Ranks), rep.Unit())))
+		s.write(&s.out, fmt.Appendf(nil, "%s: all %s ended well\n", rep.Run, plural.Of(len(rep.Ranks), rep.Unit())))
 	} else {
 		s.write(&s.out, failureScreen(&s.out, rep))
 	}
