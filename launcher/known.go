@@ -121,6 +121,9 @@ func ask(ctx context.Context, host remote.Host, args []string, take func(line []
 			break
 		}
 		if err == nil {
+			err = context.Cause(ctx) // whoever asked may have had enough meanwhile
+		}
+		if err == nil {
 			err = take(line)
 		}
 		if err != nil {

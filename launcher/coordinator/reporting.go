@@ -55,7 +55,7 @@ func (b *brain) report() *report.Report {
 func (b *brain) attemptReport(r *report.Report) report.Attempt {
 	a := report.Attempt{Attempt: b.attempt, Started: b.wall(b.begun), Ended: b.wall(b.done), Outcome: r.Outcome, Changes: map[string]string{}}
 	if r.FirstCause != nil {
-		a.Class, a.Decision, a.Reason = r.FirstCause.Class, "end", "the job file has no restart block"
+		a.Class, a.Decision, a.Reason = r.FirstCause.Class, "end", report.NoRestartBlock
 		if d := b.trials.decision; d != nil {
 			a.Reason = d.Reason
 		}

@@ -126,7 +126,8 @@ func (b *brain) chooseMaster() bool {
 		}
 	}
 	message := b.noMasterWords(candidates)
-	b.findings = append(b.findings, unreachable(b.hosts[0].name, message))
+	found := unreachable(b.hosts[0].name, message)
+	b.keep(&found)
 	b.refusals = append(b.refusals, refusal{host: b.hosts[0].name, code: report.ExitUnreachable, message: message})
 	return false
 }

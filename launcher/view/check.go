@@ -27,10 +27,7 @@ type Checked struct {
 func Check(s *Screen, c Checked) {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, c.verdict(&s.out))
-	width := 0
-	if s.out.terminal {
-		width = s.Width()
-	}
+	width := s.OutWidth()
 	for _, kind := range severities {
 		group := alike(c.Findings, kind.severity)
 		if len(group) == 0 {

@@ -270,7 +270,7 @@ func (r *Run) liner(host string, rank int, stderr bool) func([]byte) {
 // State shows where the run stands, on request.
 func (r *Run) State(page notebook.Page, s event.State) {
 	var b bytes.Buffer
-	_ = Status(&b, page, s, time.Now()) // a buffer takes everything
+	_ = Status(&b, Standing{Page: page, State: s, Now: time.Now(), Width: r.screen.err.width()}) // a buffer takes everything
 	r.screen.write(&r.screen.err, b.Bytes())
 }
 
@@ -281,7 +281,7 @@ func (r *Run) Report(rep *report.Report) {
 	r.screen.Status("")
 	st := &r.screen.err
 	if rep.Outcome == report.OK {
-		r.Say(st.paint("32", fmt.Sprintf("%s: all %ss ended well", rep.Run, rep.Unit())))
+		r.Say(st.paint("32", endedWell(rep)))
 	} else {
 		r.screen.write(st, failureScreen(st, rep))
 	}
