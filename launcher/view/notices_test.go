@@ -58,6 +58,17 @@ func TestStatusTellsWhatHasComeUp(t *testing.T) {
 	}
 }
 
+// Why a run has ended stands above its ranks already.
+func TestStatusSaysTheCauseOnce(t *testing.T) {
+	s := noticed()
+	s.State.Take(event.Event{Kind: event.Found, Time: inThePast, Finding: &related, Message: related.Words()})
+	s.State.Take(event.Event{Kind: event.Over, Time: inThePast, Message: related.Words(), Report: failed()})
+	var b bytes.Buffer
+	if err := Status(&b, s); err != nil || strings.Count(b.String(), related.Message) != 1 || !strings.Contains(b.String(), leak.Message) {
+		t.Errorf("%v:\n%s", err, b.String())
+	}
+}
+
 func TestStatusInJSONHasFindingsAndWarnings(t *testing.T) {
 	var b bytes.Buffer
 	if err := StatusJSON(&b, noticed()); err != nil {

@@ -30,11 +30,11 @@ func (s Standing) message() string {
 	if n.run < all {
 		return fmt.Sprintf("of %s: %s%s", of, n.words(), s.ofAttempt())
 	}
-	verb := "run"
+	have := "have"
 	if all == 1 {
-		verb = "runs"
+		have = "has"
 	}
-	return fmt.Sprintf("%s %s, for %s now%s", of, verb, age(n.since, s.Now), s.ofAttempt())
+	return fmt.Sprintf("%s %s been running for %s%s", of, have, age(n.since, s.Now), s.ofAttempt())
 }
 
 func (s Standing) unit() string {

@@ -34,12 +34,12 @@ func TestAStatusSaysWhatIsTrueNow(t *testing.T) {
 		want   string
 	}{
 		"not all are started":        {two, begun, event.Running, "of 2 ranks on 2 hosts: 1 running, 1 not started yet"},
-		"all run":                    {two, all, event.Running, "2 ranks on 2 hosts run, for 2h0m now"},
-		"one alone":                  {one, begun, event.Running, "1 rank on 1 host runs, for 3h0m now"},
+		"all run":                    {two, all, event.Running, "2 ranks on 2 hosts have been running for 2h0m"},
+		"one alone":                  {one, begun, event.Running, "1 rank on 1 host has been running for 3h0m"},
 		"one has ended":              {two, append(append([]event.Event{}, all...), at(event.Ended, 0, 0, 0)), event.Running, "of 2 ranks on 2 hosts: 1 running, 1 ended"},
 		"workers are ended":          {two, stopping, event.StopsNow, "stopping"},
 		"the next attempt waits":     {two, waiting, event.Starting, "restarting"},
-		"the next attempt runs":      {two, again, event.Running, "2 ranks on 2 hosts run, for 1h0m now (attempt 1)"},
+		"the next attempt runs":      {two, again, event.Running, "2 ranks on 2 hosts have been running for 1h0m (attempt 1)"},
 		"the next attempt begins":    {two, again[:len(again)-1], event.Running, "of 2 ranks on 2 hosts: 1 running, 1 not started yet (attempt 1)"},
 		"tasks":                      {sweep, append(append([]event.Event{}, begun...), failed), event.Running, "of 4 tasks on 1 host: 1 running, 2 not started yet, 1 failed"},
 		"a task is to be tried anew": {sweep, append(append([]event.Event{}, begun...), at(event.Restarting, 0, 0, 0)), event.Running, "of 4 tasks on 1 host: 1 running, 3 not started yet"},
