@@ -296,3 +296,17 @@ func TestNewsOfTasksOnAHostThatWasGivenUpComesTooLate(t *testing.T) {
 		t.Errorf("the report is %+v", r)
 	}
 }
+
+// Before the start no task has a place, and there may be fewer tasks than places.
+func TestAFindingOfAPlaceThatNoTaskTakesIsOfNoTask(t *testing.T) {
+	d := newGPUDrill(t, "mode = \"independent\"\n tasks = [\"a\"]")
+	recovery := "reset"
+	d.b.plan.Facts(1).Devices.GPUs.GPUs[1].Recovery = &recovery
+	for host := range 2 {
+		d.join(host)
+		d.ready(host)
+	}
+	if found := d.found("gpu_recovery"); len(found) != 1 || d.b.findings[0].Rank != nil {
+		t.Errorf("found %q: %+v", found, d.b.findings)
+	}
+}

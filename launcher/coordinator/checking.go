@@ -40,6 +40,9 @@ func (b *brain) judge() []report.Finding {
 	findings := make([]report.Finding, len(all))
 	for i, f := range all {
 		findings[i] = reported(f)
+		if len(b.plan.Tasks) > 0 { // checks know places, which no task has yet
+			findings[i].Rank = nil
+		}
 	}
 	return findings
 }
@@ -83,7 +86,10 @@ func (b *brain) wasShown(f report.Finding) bool {
 
 // keep takes a finding into the report.
 func (b *brain) keep(f *report.Finding) {
-	f.Attempt, f.At = b.attempt, b.wall(b.now)
+	f.Attempt = b.attempt
+	if b.begun != 0 {
+		f.At = b.wall(b.now)
+	}
 	if f.Rank != nil && b.begun != 0 {
 		f.Attempt = b.ranks[*f.Rank].attempt
 	}

@@ -164,12 +164,14 @@ func TestNothingIsStartedBesideAWorkerThatCannotBeKilled(t *testing.T) {
 
 // After a restart it must be clear which attempt a finding is about.
 func TestAFindingSaysInWhichAttemptAndWhen(t *testing.T) {
-	d := begun(t, "restart {\n attempts = 1\n backoff = \"0s\"\n}")
+	d := newDrillOf(t, "restart {\n attempts = 1\n backoff = \"0s\"\n}")
+	d.b.find(report.Finding{Code: "before"})
+	d.run()
 	d.b.find(report.Finding{Code: "first"})
 	d.failAll(0, orders.Ended{Signal: crash})
 	d.after(time.Minute)
 	d.b.find(report.Finding{Code: "second", Rank: new(3)})
-	if f := d.b.findings; f[0].Attempt != 0 || f[1].Attempt != 1 || f[1].At-f[0].At != float64(time.Minute) {
+	if f := d.b.findings; f[0].At != 0 || f[1].Attempt != 0 || f[2].Attempt != 1 || f[1].At == 0 || f[2].At-f[1].At != float64(time.Minute) {
 		t.Errorf("found %+v", f)
 	}
 }

@@ -109,8 +109,8 @@ type Finding struct {
 	Rank     *int   `json:"rank"`
 	Message  string `json:"message"`
 	Fix      string `json:"fix"`
-	// Attempt is the one in which it was found, and At when; before the first attempt began
-	// where a check before the start has found it.
+	// Attempt is the one in which it was found, and At when, in seconds since 1970; 0: by a
+	// check before the start.
 	Attempt int     `json:"attempt"`
 	At      float64 `json:"at"`
 }

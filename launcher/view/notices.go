@@ -70,15 +70,14 @@ func findingsIn(rep *report.Report) []notice {
 
 // whenIn says when something was found, counted from the start of its attempt.
 func whenIn(rep *report.Report, f report.Finding) string {
+	if f.At == 0 {
+		return "before the start"
+	}
 	for _, a := range rep.Attempts {
-		if a.Attempt != f.Attempt || f.At == 0 {
+		if a.Attempt != f.Attempt {
 			continue
 		}
-		after := f.At - a.Started
-		if after < 0 {
-			return "before the start"
-		}
-		words := span(time.Duration(after*float64(time.Second))) + " after the start"
+		words := span(time.Duration((f.At-a.Started)*float64(time.Second))) + " after the start"
 		if len(rep.Attempts) > 1 {
 			words += fmt.Sprintf(" of attempt %d", a.Attempt)
 		}

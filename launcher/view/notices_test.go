@@ -111,7 +111,7 @@ func at(f report.Finding, seconds float64) report.Finding {
 
 func TestTheReportTellsWhatWasFoundAndWhen(t *testing.T) {
 	got := reported(func(rep *report.Report) {
-		rep.Findings = []report.Finding{at(leak, 990), at(silent, 9000), trifle}
+		rep.Findings = []report.Finding{leak, at(silent, 9000), trifle}
 		rep.Findings[1].Attempt = 0
 		rep.Warnings = []string{"gpu01: its output was still open"}
 		rep.Left = []string{"gpu02: pid 7"}
