@@ -200,7 +200,7 @@ func TestTopLeavesTheTerminalAsItWasByQCtrlCAndTheRunsEnd(t *testing.T) {
 		"Ctrl-C": func(term *terminal) { term.typeKeys("\x03") },
 	} {
 		term := u.inTerminal(muster(t), "top", "-")
-		term.shows("RSS PEAK")
+		term.shows("RSS/PEAK")
 		leave(term)
 		term.waitFor(atOnce).exits(0)
 		term.shows("\x1b[?1049l")
@@ -209,7 +209,7 @@ func TestTopLeavesTheTerminalAsItWasByQCtrlCAndTheRunsEnd(t *testing.T) {
 		}
 	}
 	term := u.inTerminal(muster(t), "top", "-")
-	term.shows("RSS PEAK")
+	term.shows("RSS/PEAK")
 	u.file("end", "")
 	term.wait().exits(0)
 	term.shows("ok (exit status 0)")
