@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
 )
 
@@ -38,7 +39,7 @@ func (list hostErrors) failure(all int) *Failure {
 		fmt.Fprintf(&b, "%v", list[0].err)
 		return &Failure{Exit: report.ExitUnreachable, Message: b.String()}
 	}
-	fmt.Fprintf(&b, "%d of %d hosts cannot take part; nothing was started:", len(list), all)
+	fmt.Fprintf(&b, "%d of %s cannot take part; nothing was started:", len(list), plural.Of(all, "host"))
 	for _, e := range list {
 		text := strings.TrimPrefix(e.err.Error(), "connect to "+e.host+": ")
 		text = strings.ReplaceAll(text, "\n", "\n    ")

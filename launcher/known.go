@@ -18,6 +18,7 @@ import (
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/notebook"
 	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/remote"
 	"github.com/muster-dev/muster/launcher/report"
 )
@@ -137,6 +138,9 @@ func ask(ctx context.Context, host remote.Host, args []string, take func(line []
 			break
 		}
 		giveUp.Stop() // a pager may make take wait
+		if err == nil {
+			err = context.Cause(ctx) // whoever asked may have had enough meanwhile
+		}
 		if err == nil {
 			err = take(line)
 		}
@@ -389,7 +393,7 @@ func (k *Known) printLogs(ctx context.Context, set config.RankSet) error {
 		byHost[host] = append(byHost[host], output(attempt, rank, 0))
 	}
 	if list := k.printHosts(ctx, byHost); len(list) > 0 {
-		return failure(report.ExitUnreachable, "the output of %d of %d hosts cannot be read: %v", len(list), len(byHost), list[0].err)
+		return failure(report.ExitUnreachable, "the output of %d of %s cannot be read: %v", len(list), plural.Of(len(byHost), "host"), list[0].err)
 	}
 	return nil
 }

@@ -2,12 +2,12 @@ package launcher
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/remote"
 )
 
@@ -38,7 +38,7 @@ func (l *Look) Facts(ctx context.Context) ([]Seen, error) {
 	for i, h := range l.Hosts {
 		invited[i] = invitation{name: h.Name, target: targetOf(h), launch: l.launchOn(h)}
 	}
-	l.View.Phase(fmt.Sprintf("asking %d hosts", len(invited)))
+	l.View.Phase("asking " + plural.Of(len(invited), "host"))
 	f, err := assemble(ctx, l.Connect, invited, func(n int) { l.View.HostDone(n, len(invited)) })
 	if err != nil {
 		return nil, err

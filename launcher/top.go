@@ -119,12 +119,18 @@ func (c *control) samples(ctx context.Context, follow bool, handle func(*samples
 }
 
 // Series hands what hosts have kept of their ranks to show, period by period and host by
-// host. Hosts that have kept nothing are named in the error.
+// host, until that fails. Hosts that have kept nothing are named in the error.
 func (k *Known) Series(ctx context.Context, show func(host string, line samples.Line) error) error {
 	var without []string
 	for _, h := range k.Page.Hosts {
-		lines, err := k.seriesOf(ctx, h, show)
+		var enough error
+		lines, err := k.seriesOf(ctx, h, func(host string, line samples.Line) error {
+			enough = show(host, line)
+			return enough
+		})
 		switch {
+		case enough != nil:
+			return enough
 		case err != nil:
 			without = append(without, err.Error())
 		case lines == 0:

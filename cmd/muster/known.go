@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"sync"
@@ -138,9 +139,14 @@ func status(c *cli.Context) error {
 		return &launcher.Failure{Exit: report.ExitUnreachable, Message: err.Error()}
 	}
 	if c.Bool("json") {
-		return view.StatusJSON(os.Stdout, k.Page, s)
+		return view.StatusJSON(os.Stdout, standing(screen, k, s))
 	}
-	return view.Status(os.Stdout, k.Page, s, time.Now())
+	return view.Status(os.Stdout, standing(screen, k, s))
+}
+
+// standing is where a run stands, for standard output.
+func standing(screen *view.Screen, k *launcher.Known, s event.State) view.Standing {
+	return view.Standing{Page: k.Page, State: s, Now: time.Now(), Width: screen.OutWidth()}
 }
 
 func logsCommand() *cli.Command {
@@ -173,7 +179,11 @@ func logs(c *cli.Context) error {
 	}
 	ctx, end := untilSignal()
 	defer end()
-	return k.Logs(ctx, ranks, c.Bool("follow"))
+	ctx, enough := context.WithCancel(ctx)
+	defer enough()
+	screen.WhenLeft(enough)
+	err = k.Logs(ctx, ranks, c.Bool("follow"))
+	return cmp.Or(screen.Left(), err)
 }
 
 func attachCommand() *cli.Command {

@@ -5,7 +5,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -87,9 +89,16 @@ func commandPath(c *cli.Context) string {
 	return c.Command.Name + " "
 }
 
+// isEnough reports whether a command has ended because whoever reads standard output, head
+// for one, wants no more of it.
+func isEnough(err error) bool {
+	var failed *fs.PathError
+	return errors.As(err, &failed) && failed.Path == os.Stdout.Name() && errors.Is(failed, syscall.EPIPE)
+}
+
 // exitStatus prints an error once and gives the status that follows from it.
 func exitStatus(err error) int {
-	if err == nil {
+	if err == nil || isEnough(err) {
 		return report.ExitOK
 	}
 	var status exitError

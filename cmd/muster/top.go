@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -51,9 +50,9 @@ func top(c *cli.Context) error {
 	case c.Bool("series"):
 		err = k.Series(ctx, func(host string, line samples.Line) error { return view.SeriesLine(os.Stdout, host, line) })
 	case c.Bool("json"):
-		err = k.Top(ctx, c.Bool("once"), func(s event.State) error { return view.StatusLine(os.Stdout, k.Page, s) })
+		err = k.Top(ctx, c.Bool("once"), func(s event.State) error { return view.StatusLine(os.Stdout, standing(screen, k, s)) })
 	case c.Bool("once") || !screen.IsTerminal():
-		err = k.Top(ctx, true, func(s event.State) error { return view.Status(os.Stdout, k.Page, s, time.Now()) })
+		err = k.Top(ctx, true, func(s event.State) error { return view.Status(os.Stdout, standing(screen, k, s)) })
 	default:
 		table := view.NewTop(screen, k.Page)
 		screen.Status("")
@@ -61,8 +60,8 @@ func top(c *cli.Context) error {
 		table.End()
 	}
 	screen.Status("")
-	if left := (*leftError)(nil); errors.As(err, &left) || errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) {
-		return nil // whoever reads has had enough of it
+	if left := (*leftError)(nil); errors.As(err, &left) {
+		return nil
 	}
 	return err
 }

@@ -162,13 +162,6 @@ func lowered(severity Severity, unless bool, to Severity) Severity {
 	return severity
 }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 // bytesWord shows bytes as people do.
 func bytesWord(n uint64) string {
 	switch {

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/collective"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // Measured is what ranks have said when they were asked to work together.
@@ -89,7 +90,7 @@ func (c *collectiveJudge) compute() {
 		case s.State != collective.OK:
 			c.add(where, "", leaveOut, "rank %d could not multiply matrices: %s", rank, stateWords(s, c.Ask))
 		case s.Wrong > 0:
-			c.add(where, "", leaveOut+". Run the check again before: a card that computes wrongly once is to be replaced", "rank %d multiplied matrices, and %s wrong", rank, countAre(s.Wrong, "number"))
+			c.add(where, "", leaveOut+". Run the check again before: a card that computes wrongly once is to be replaced", "rank %d multiplied matrices, and %s wrong", rank, plural.Are(s.Wrong, "number"))
 		case len(times[s.Name]) > 2 && s.Seconds > 2*usual:
 			where.Code = codes.ComputeSlow
 			c.add(where, "", "the whole job is as slow as its slowest rank: look at heat, power and who else computes there", "rank %d multiplies matrices in %s, the median of its kind is %s", rank, timeWord(s.Seconds), timeWord(usual))
@@ -133,16 +134,16 @@ func (c *collectiveJudge) together() {
 	all := c.sum(collective.All, c.ranksOn(c.everyHost()...))
 	explained := c.bad(codes.CollectiveHang, "do not get through an all-reduce", func(s sum) string { return s.trouble })
 	if all.trouble != "" && !explained {
-		c.several(codes.CollectiveHang, "", "", "%s do not get through an all-reduce together%s: %s", count(len(c.Plan.Ranks), "rank"), c.though(), all.trouble)
+		c.several(codes.CollectiveHang, "", "", "%s do not get through an all-reduce together%s: %s", plural.Of(len(c.Plan.Ranks), "rank"), c.though(), all.trouble)
 	}
 	explained = c.bad(codes.CollectiveWrong, "get a wrong sum from an all-reduce", func(s sum) string {
 		if s.wrong > 0 {
-			return countAre(s.wrong, "number") + " wrong"
+			return plural.Are(s.wrong, "number") + " wrong"
 		}
 		return ""
 	})
 	if all.wrong > 0 && !explained {
-		c.several(codes.CollectiveWrong, "", "", "%s get a wrong sum from an all-reduce%s: %s wrong", count(len(c.Plan.Ranks), "rank"), c.though(), countAre(all.wrong, "number"))
+		c.several(codes.CollectiveWrong, "", "", "%s get a wrong sum from an all-reduce%s: %s wrong", plural.Of(len(c.Plan.Ranks), "rank"), c.though(), plural.Are(all.wrong, "number"))
 	}
 	c.slow()
 	c.rates(all)
@@ -161,7 +162,7 @@ func (c *collectiveJudge) rates(all sum) {
 	if all.trouble != "" || all.seconds == 0 {
 		return
 	}
-	words := fmt.Sprintf("an all-reduce of %s over %s takes %s", bytesWord(uint64(all.bytes)), count(len(c.Plan.Ranks), "rank"), timeWord(all.seconds))
+	words := fmt.Sprintf("an all-reduce of %s over %s takes %s", bytesWord(uint64(all.bytes)), plural.Of(len(c.Plan.Ranks), "rank"), timeWord(all.seconds))
 	var rates []float64
 	for _, p := range c.pairs {
 		if p.trouble == "" {
@@ -363,13 +364,6 @@ func median(all []float64) float64 {
 	}
 	sorted := slices.Sorted(slices.Values(all))
 	return sorted[(len(sorted)-1)/2]
-}
-
-func countAre(n int, what string) string {
-	if n == 1 {
-		return "1 " + what + " is"
-	}
-	return fmt.Sprintf("%d %ss are", n, what)
 }
 
 func timeWord(seconds float64) string {

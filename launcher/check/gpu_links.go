@@ -7,6 +7,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/facts/nvidia"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -154,5 +155,5 @@ func cudaNeeds(d *facts.Devices) string {
 	if d.NVSwitches == 1 {
 		need = "needs"
 	}
-	return fmt.Sprintf("%s %s it: CUDA would not start (error 802, system not yet initialized)", count(d.NVSwitches, "NVSwitch device"), need)
+	return fmt.Sprintf("%s %s it: CUDA would not start (error 802, system not yet initialized)", plural.Of(d.NVSwitches, "NVSwitch device"), need)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -30,7 +31,7 @@ func (h *hostJudge) computeMode(g usedGPU) {
 	case "exclusive_process":
 		if len(g.ranks) > len(g.devices) && h.in.Job.MPS == nil {
 			h.sayOf(g, codes.ComputeMode, "", fix+"; or use MPS (mps { ranks_per_gpu = N }), or as many GPUs as ranks",
-				"%s share it, and it lets in one process only (compute mode exclusive process)", count(len(g.ranks), "rank"))
+				"%s share it, and it lets in one process only (compute mode exclusive process)", plural.Of(len(g.ranks), "rank"))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package check
 
 import (
 	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -101,10 +102,10 @@ func (h *hostJudge) errors(g usedGPU) {
 	now := max(orZero(g.ECC.Volatile), orZero(g.ECC.SRAMVolatile))
 	if now > 0 {
 		h.sayOf(g, codes.ECCUncorrected, "", resetFix+". Errors that come back are a reason to replace it",
-			"%s since the driver was loaded", count(int(now), "uncorrected memory error"))
+			"%s since the driver was loaded", plural.Of(int(now), "uncorrected memory error"))
 	} else if life := orZero(g.ECC.Aggregate); life > 0 {
 		h.sayOf(g, codes.ECCHistory, lowered(Warn, life <= manyAggregate, Info), "more than 4 are a reason to ask for a replacement",
-			"%s in its life, none since the driver was loaded", count(int(life), "uncorrected memory error"))
+			"%s in its life, none since the driver was loaded", plural.Of(int(life), "uncorrected memory error"))
 	}
 	if on, known := h.sistersECC(g); known && g.ECC.Enabled != nil && *g.ECC.Enabled != on {
 		words := map[bool]string{true: "on", false: "off"}
@@ -151,7 +152,7 @@ func (h *hostJudge) repairs(g usedGPU) {
 	case isTrue(g.Remapped.Failed):
 		h.sayOf(g, codes.RemapFailed, "", "the card is to be replaced; "+leaveOut, "bad memory rows could not be remapped")
 	case rows > mostRemapped:
-		h.sayOf(g, codes.RemapFailed, "", "the card is to be replaced; "+leaveOut, "%d bad memory rows are remapped, and there are few spare ones left", rows)
+		h.sayOf(g, codes.RemapFailed, "", "the card is to be replaced; "+leaveOut, "%s remapped, and there are few spare ones left", plural.Are(rows, "bad memory row"))
 	case isTrue(g.Remapped.Pending):
 		h.sayOf(g, codes.RemapPending, "", resetFix+", before a long job at the latest", "memory rows are to be remapped at the next reset")
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -228,7 +229,7 @@ func (h *hostJudge) counts() {
 	// The job would be smaller than anybody thinks.
 	all := h.in.Job.Hosts[h.at].Devices.Kind == "all" && h.in.Job.Hosts[h.at].PerHost == 0
 	h.say(codes.FewerGPUs, lowered(Fail, !all, Warn), "dmesg there says why; a reboot may bring them back. To go on without them name those to use: ranks { devices = [...] }",
-		"the driver shows %s, but %d are on the PCI bus: the others did not start or were lost", count(len(d.GPUs.GPUs), "GPU"), d.PCIDevices)
+		"the driver shows %s, but %d are on the PCI bus: the others did not start or were lost", plural.Of(len(d.GPUs.GPUs), "GPU"), d.PCIDevices)
 }
 
 func (h *hostJudge) hidesProcesses() bool { return h.Facts.OwnPIDs && len(h.part.Devices) > 0 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // infiniband is about the ports that NCCL takes between hosts. A port that is down need
@@ -178,11 +179,11 @@ func (j *judge) fewerThan(hosts []int, kind string) {
 		if n := gpus(i); n < gpus(most) && h.Facts.Devices.PCIDevices <= n && len(j.in.Plan.Hosts[i].Devices) > 0 {
 			severity := lowered(Fail, !j.in.Job.Placement.Equal, Warn)
 			j.add(Finding{Code: codes.FewerGPUs, Host: h.Name}, severity, "if it should have as many, a card is missing even on the PCI bus: a reboot, or its operator, may bring it back",
-				"it has %s of the kind %s, %s has %d", count(n, "GPU"), kind, j.in.Hosts[most].Name, gpus(most))
+				"it has %s of the kind %s, %s has %d", plural.Of(n, "GPU"), kind, j.in.Hosts[most].Name, gpus(most))
 		}
 		if n := adapters(i); n < adapters(mostHCAs) && j.byNetwork() {
 			j.add(Finding{Code: codes.HCAMissing, Host: h.Name}, "", "lspci there shows whether the adapter is on the bus; dmesg | grep mlx5 why it did not start",
-				"it has %s, %s has %d: rails do not match, and the slowest path counts", count(n, "InfiniBand device"), j.in.Hosts[mostHCAs].Name, adapters(mostHCAs))
+				"it has %s, %s has %d: rails do not match, and the slowest path counts", plural.Of(n, "InfiniBand device"), j.in.Hosts[mostHCAs].Name, adapters(mostHCAs))
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // What less of is worth a word.
@@ -29,7 +30,7 @@ func (h *hostJudge) limits() {
 			fix = "raise the hard limit of nofile in /etc/security/limits.conf"
 		}
 		h.say(codes.NoFile, "", h.inContainer("docker: --ulimit nofile=1048576", fix),
-			"a process may open only %d files (ulimit -n); %s want %d", *n, count(world, "rank"), want)
+			"a process may open only %d files (ulimit -n); %s want %d", *n, plural.Of(world, "rank"), want)
 	}
 	h.cgroup()
 }

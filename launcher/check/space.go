@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 const (
@@ -44,7 +45,7 @@ func (h *hostJudge) sharedMemory() {
 	case s.Total == 0:
 		h.say(codes.SharedMemory, severity, fix, "there is no /dev/shm: NCCL and data loaders share memory by it")
 	case s.Total < fewShared:
-		h.say(codes.SharedMemory, severity, fix, "/dev/shm has only %s, for NCCL and the data loaders of %s", bytesWord(s.Total), count(h.part.Ranks, "rank"))
+		h.say(codes.SharedMemory, severity, fix, "/dev/shm has only %s, for NCCL and the data loaders of %s", bytesWord(s.Total), plural.Of(h.part.Ranks, "rank"))
 	default:
 		h.say(codes.SharedMemory, severity, "files of dead processes may be left there: ls -l /dev/shm (nccl-*, torch_*, sem.mp-*), and remove your own",
 			"/dev/shm is nearly full: %s of %s are free", bytesWord(s.Free), bytesWord(s.Total))

@@ -69,7 +69,7 @@ const (
 
 // torchDTypes are torch's names of types.
 var torchDTypes = map[string]string{
-	"float32": "fp32", "float": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp16",
+	"float32": "fp32", "bfloat16": "bf16", "float16": "fp16",
 	"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16",
 }
 

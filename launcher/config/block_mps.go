@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/zclconf/go-cty/cty"
 )
 
@@ -133,7 +134,7 @@ func perPlace[T float64 | uint64](d *decoder, attr *hclsyntax.Attribute, perGPU 
 	}
 	if perGPU > 0 && len(values) != perGPU {
 		d.error(attr.Expr.Range(), "Wrong number of values", "%s has %s, and a GPU has %s: write one for all, or one for each.",
-			attr.Name, counted(len(values), "value"), counted(perGPU, "rank"))
+			attr.Name, plural.Of(len(values), "value"), plural.Of(perGPU, "rank"))
 	}
 	return values, sourceAt(attr.NameRange)
 }
@@ -207,10 +208,10 @@ func ranksOfMPS(m *MPS, ranks, devices int) (problem string) {
 	case each == 0 || ranks == 0:
 	case devices > 0 && ranks != devices*each:
 		problem = fmt.Sprintf("%s asked, but %s with %s each (mps, ranks_per_gpu) make %d: leave per_host out, or write \"gpu\"",
-			counted(ranks, "rank"), counted(devices, "device"), counted(each, "rank"), devices*each)
+			plural.Of(ranks, "rank"), plural.Of(devices, "device"), plural.Of(each, "rank"), devices*each)
 	case ranks%each != 0:
 		problem = fmt.Sprintf("%s asked, %s on each GPU (mps, ranks_per_gpu): write a multiple, such as %d",
-			counted(ranks, "rank"), counted(each, "rank"), (ranks/each+1)*each)
+			plural.Of(ranks, "rank"), plural.Of(each, "rank"), (ranks/each+1)*each)
 	}
 	return problem
 }

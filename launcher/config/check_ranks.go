@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // ofDevices are the arguments of a ranks block that mean nothing without devices.
@@ -55,11 +56,11 @@ func (d *decoder) checkCounts(host, base Host, job *Job) {
 	case host.PerHost == 0 || count == 0 || host.PerHost == count:
 	case host.PerHost < count && p.Visibility == "rank":
 		problem = fmt.Sprintf("%s for %s, of which each is to see one: which ones? Write as many devices as ranks, or leave visibility out: then every rank sees all",
-			counted(count, "device"), counted(host.PerHost, "rank"))
+			plural.Of(count, "device"), plural.Of(host.PerHost, "rank"))
 	case host.PerHost < count: // a process that spreads over several GPUs by itself
 	case !p.Shared:
 		problem = fmt.Sprintf("%s asked, %s %s: each rank has a GPU of its own. Write as many devices as ranks, or per_host = %d; where several ranks on one GPU are meant, shared = true",
-			counted(host.PerHost, "rank"), counted(count, "device"), chosen, count)
+			plural.Of(host.PerHost, "rank"), plural.Of(count, "device"), chosen, count)
 	}
 	if problem == "" {
 		return
@@ -81,13 +82,6 @@ func of(host, base Host) string {
 		return ""
 	}
 	return host.Name + ": "
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // warnWithoutDevices warns of arguments that no device will make use of.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/zclconf/go-cty/cty"
 )
 
@@ -21,7 +22,7 @@ func (j *Job) EnvOf(hostIndex int, scope RankScope) ([]EnvVar, hcl.Diagnostics) 
 		return nil, hcl.Diagnostics{{
 			Severity: hcl.DiagError,
 			Summary:  "No such host",
-			Detail:   fmt.Sprintf("The job has %d hosts, there is none with index %d.", len(j.Hosts), hostIndex),
+			Detail:   fmt.Sprintf("The job has %s, there is none with index %d.", plural.Of(len(j.Hosts), "host"), hostIndex),
 		}}
 	}
 	if j.scope == nil {

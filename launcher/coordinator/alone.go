@@ -222,7 +222,7 @@ func (b *brain) reasonOf(u *unit) string {
 	case u.trials.decision != nil && !u.trials.decision.Restart:
 		return u.trials.decision.Reason
 	case b.job.Restart == nil:
-		return "the job file has no restart block"
+		return report.NoRestartBlock
 	case b.stop != nil:
 		return "the run is being ended: " + b.stop.reason
 	}

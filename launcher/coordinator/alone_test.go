@@ -101,7 +101,7 @@ func TestAStopLeavesWhatWaitsUndone(t *testing.T) {
 		d.news(d.b.ranks[task].host, orders.News{Ended: &orders.Ended{Rank: task, Sent: "SIGTERM", Signal: "SIGTERM"}})
 	}
 	r := d.end(0, 1, 2)
-	if r.Outcome != report.Stopped || r.Exit != 130 || !strings.Contains(r.FirstCause.Message, "7 of 7 tasks were not done") || r.Ranks[6].Outcome != report.NotRun || r.Ranks[0].Outcome != report.Stopped {
+	if r.Outcome != report.Stopped || r.Exit != 130 || !strings.Contains(r.FirstCause.Message, "not done: 7 of 7 tasks") || r.Ranks[6].Outcome != report.NotRun || r.Ranks[0].Outcome != report.Stopped {
 		t.Errorf("the report is %+v", r)
 	}
 }
@@ -294,5 +294,19 @@ func TestNewsOfTasksOnAHostThatWasGivenUpComesTooLate(t *testing.T) {
 	r := d.end(0, 2)
 	if r.Exit != report.ExitUnreachable || r.Ranks[2].Outcome != report.Failed || len(r.Ranks[2].Ends) != 1 {
 		t.Errorf("the report is %+v", r)
+	}
+}
+
+// Before the start no task has a place, and there may be fewer tasks than places.
+func TestAFindingOfAPlaceThatNoTaskTakesIsOfNoTask(t *testing.T) {
+	d := newGPUDrill(t, "mode = \"independent\"\n tasks = [\"a\"]")
+	recovery := "reset"
+	d.b.plan.Facts(1).Devices.GPUs.GPUs[1].Recovery = &recovery
+	for host := range 2 {
+		d.join(host)
+		d.ready(host)
+	}
+	if found := d.found("gpu_recovery"); len(found) != 1 || d.b.findings[0].Rank != nil {
+		t.Errorf("found %q: %+v", found, d.b.findings)
 	}
 }

@@ -21,7 +21,7 @@ func (b *brain) passes() bool {
 	b.checked = true
 	for _, f := range b.judge() {
 		if f.Severity != report.SeverityFail && b.wasShown(f) {
-			b.findings = append(b.findings, f)
+			b.keep(&f)
 			continue
 		}
 		b.find(f)
@@ -40,6 +40,9 @@ func (b *brain) judge() []report.Finding {
 	findings := make([]report.Finding, len(all))
 	for i, f := range all {
 		findings[i] = reported(f)
+		if len(b.plan.Tasks) > 0 { // checks know places, which no task has yet
+			findings[i].Rank = nil
+		}
 	}
 	return findings
 }
@@ -81,9 +84,21 @@ func (b *brain) wasShown(f report.Finding) bool {
 	return slices.ContainsFunc(b.plan.Warnings, func(w plan.Problem) bool { return w.Message == f.Message })
 }
 
+// keep takes a finding into the report.
+func (b *brain) keep(f *report.Finding) {
+	f.Attempt = b.attempt
+	if b.begun != 0 {
+		f.At = b.wall(b.now)
+	}
+	if f.Rank != nil && b.begun != 0 {
+		f.Attempt = b.ranks[*f.Rank].attempt
+	}
+	b.findings = append(b.findings, *f)
+}
+
 // find takes a finding into the report and tells of it.
 func (b *brain) find(f report.Finding) {
-	b.findings = append(b.findings, f)
+	b.keep(&f)
 	b.say(event.Event{Kind: event.Found, Host: f.Host, Rank: f.Rank, Message: f.Words(), Finding: &f})
 }
 

@@ -203,7 +203,8 @@ func (b *brain) hangsNow(seen []hang.Seen) {
 		a.open[host] = true
 		b.send(host, orders.Order{Stacks: &orders.Stacks{Number: a.number, Ranks: ranks, Deep: b.job.Hang.Stacks, Signal: signal}})
 	}
-	b.warn("", "%s; finding out where they are", b.silenceWords(seen))
+	// What comes of it is told by a finding, or is the cause of the end.
+	b.say(event.Event{Kind: event.Warning, Message: b.silenceWords(seen) + "; finding out where they are"})
 }
 
 // stacksTaken takes in where the ranks of a host are.

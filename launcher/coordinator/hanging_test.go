@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/hang"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/report"
@@ -62,12 +61,7 @@ func TestAHangThatIsReportedOnlyLeavesTheRunAloneAndIsSaidOnce(t *testing.T) {
 	d := newDrillOf(t, `hang { silence = "1m" }`).run()
 	d.hangs()
 	d.hangs()
-	found := 0
-	for _, a := range d.all {
-		if a.event != nil && a.event.Kind == event.Found && a.event.Finding.Code == "silent" {
-			found++
-		}
-	}
+	found := len(d.found("silent"))
 	if found != 1 || d.b.phase != running {
 		t.Errorf("it was said %d times, and the phase is %d", found, d.b.phase)
 	}

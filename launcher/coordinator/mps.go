@@ -11,6 +11,7 @@ import (
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -272,9 +273,9 @@ func clientWords(table []report.MPSGPU) string {
 			}
 		}
 		any = any || clients > 0
-		words = append(words, fmt.Sprintf("%d of %d ranks are clients of MPS on %s", clients, len(g.Ranks), g.Name))
+		words = append(words, fmt.Sprintf("clients of MPS on %s are %d of %s", g.Name, clients, plural.Of(len(g.Ranks), "rank")))
 		if n := len(g.Others); n > 0 {
-			words[len(words)-1] += fmt.Sprintf(", beside %d others", n)
+			words[len(words)-1] += ", beside " + plural.Of(n, "other")
 		}
 	}
 	if !any {

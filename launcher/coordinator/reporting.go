@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
 )
@@ -33,7 +34,7 @@ func (b *brain) report() *report.Report {
 		r.Outcome, r.Exit = report.Stopped, b.stop.exit
 		r.FirstCause = &report.Cause{Class: report.ClassStopped, Message: "stopped: " + b.stop.reason, Attempt: b.attempt}
 		if b.places != nil && b.begun != 0 {
-			r.FirstCause.Message += fmt.Sprintf("; %d of %d %ss were not done", b.undone(), b.plan.World(), b.plan.Unit())
+			r.FirstCause.Message += fmt.Sprintf("; not done: %d of %s", b.undone(), plural.Of(b.plan.World(), b.plan.Unit()))
 		}
 	case r.FirstCause != nil:
 		r.Outcome = report.Failed
@@ -54,7 +55,7 @@ func (b *brain) report() *report.Report {
 func (b *brain) attemptReport(r *report.Report) report.Attempt {
 	a := report.Attempt{Attempt: b.attempt, Started: b.wall(b.begun), Ended: b.wall(b.done), Outcome: r.Outcome, Changes: map[string]string{}}
 	if r.FirstCause != nil {
-		a.Class, a.Decision, a.Reason = r.FirstCause.Class, "end", "the job file has no restart block"
+		a.Class, a.Decision, a.Reason = r.FirstCause.Class, "end", report.NoRestartBlock
 		if d := b.trials.decision; d != nil {
 			a.Reason = d.Reason
 		}

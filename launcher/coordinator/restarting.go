@@ -98,8 +98,8 @@ func (b *brain) pastOf(found failure.Found, inForce restart.InForce, began, ende
 // restartAfterFailure puts the failed attempt away and makes for the next one.
 func (b *brain) restartAfterFailure() {
 	d := b.trials.decision
-	b.putAway(report.Attempt{Class: b.trials.cause.Class, Decision: "restart", Reason: d.Reason, Changes: changesOf(d), Message: b.trials.cause.Message})
 	b.sayRestarting(&b.trials)
+	b.putAway(report.Attempt{Class: b.trials.cause.Class, Decision: "restart", Reason: d.Reason, Changes: changesOf(d), Message: b.trials.cause.Message})
 	if d.WaitMemory > 0 {
 		b.waitForMemory(time.Duration(d.WaitMemory * float64(time.Second)))
 	}

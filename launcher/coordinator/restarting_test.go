@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/report"
 )
@@ -30,6 +31,16 @@ func (d *drill) failAll(attempt int, e orders.Ended) {
 	}
 }
 
+// said are the events of a kind so far.
+func (d *drill) said(kind event.Kind) (all []event.Event) {
+	for _, a := range d.all {
+		if a.event != nil && a.event.Kind == kind {
+			all = append(all, *a.event)
+		}
+	}
+	return all
+}
+
 func (d *drill) starts() (attempts []int, last *orders.Start) {
 	for _, a := range d.all {
 		if a.send != nil && a.send.order.Start != nil {
@@ -46,6 +57,9 @@ func TestAFailedAttemptIsFollowedByAnotherOnTheSameHosts(t *testing.T) {
 	d.failAll(0, orders.Ended{Signal: crash})
 	if d.b.phase != restarting || d.b.attempt != 1 {
 		t.Fatalf("phase %v, attempt %d", d.b.phase, d.b.attempt)
+	}
+	if said := d.said(event.Restarting); len(said) != 1 || said[0].Attempt != 0 {
+		t.Errorf("of attempt 0 is said %+v", said)
 	}
 	d.news(0, orders.News{PortHeld: &orders.PortHeld{Attempt: 1, Port: 20001}})
 	d.tick(time.Second, 0, 1, 2)
@@ -145,5 +159,19 @@ func TestNothingIsStartedBesideAWorkerThatCannotBeKilled(t *testing.T) {
 	d.news(0, orders.News{Ended: &orders.Ended{Rank: 0, Sent: "SIGKILL", Error: "cannot be killed (pid 7, state D)"}})
 	if got := d.startedTasks(); len(got) != 0 {
 		t.Errorf("tasks %v were started in its place", got)
+	}
+}
+
+// After a restart it must be clear which attempt a finding is about.
+func TestAFindingSaysInWhichAttemptAndWhen(t *testing.T) {
+	d := newDrillOf(t, "restart {\n attempts = 1\n backoff = \"0s\"\n}")
+	d.b.find(report.Finding{Code: "before"})
+	d.run()
+	d.b.find(report.Finding{Code: "first"})
+	d.failAll(0, orders.Ended{Signal: crash})
+	d.after(time.Minute)
+	d.b.find(report.Finding{Code: "second", Rank: new(3)})
+	if f := d.b.findings; f[0].At != 0 || f[1].Attempt != 0 || f[2].Attempt != 1 || f[1].At == 0 || f[2].At-f[1].At != float64(time.Minute) {
+		t.Errorf("found %+v", f)
 	}
 }

@@ -29,9 +29,9 @@ func (d *drill) tellSamples(host int, age float64, amounts ...float64) {
 
 // found are the findings with a code.
 func (d *drill) found(code string) (messages []string) {
-	for _, a := range d.all {
-		if a.event != nil && a.event.Kind == event.Found && a.event.Finding.Code == code {
-			messages = append(messages, a.event.Message)
+	for _, e := range d.said(event.Found) {
+		if e.Finding.Code == code {
+			messages = append(messages, e.Message)
 		}
 	}
 	return messages

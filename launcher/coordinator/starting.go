@@ -7,6 +7,7 @@ import (
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -89,7 +90,7 @@ func (b *brain) tryCommit() {
 	if b.places == nil {
 		b.sayMeeting()
 	}
-	b.say(event.Event{Kind: event.Committed, Message: fmt.Sprintf("%d ranks on %d hosts are being started", b.plan.WorldSize, len(b.hosts))})
+	b.say(event.Event{Kind: event.Committed, Message: fmt.Sprintf("%s on %s: being started", plural.Of(b.plan.WorldSize, "rank"), plural.Of(len(b.hosts), "host"))})
 	b.beginWatching()
 	if b.places == nil {
 		b.startAll()
@@ -125,7 +126,8 @@ func (b *brain) chooseMaster() bool {
 		}
 	}
 	message := b.noMasterWords(candidates)
-	b.findings = append(b.findings, unreachable(b.hosts[0].name, message))
+	found := unreachable(b.hosts[0].name, message)
+	b.keep(&found)
 	b.refusals = append(b.refusals, refusal{host: b.hosts[0].name, code: report.ExitUnreachable, message: message})
 	return false
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -59,7 +60,7 @@ func (s *Submission) plan() (*plan.Plan, settings, error) {
 		hosts[i] = h.Facts
 	}
 	if len(hosts) != len(job.Hosts) {
-		return nil, settings{}, fmt.Errorf("%d hosts were submitted for a job of %d", len(hosts), len(job.Hosts))
+		return nil, settings{}, fmt.Errorf("%s submitted for a job of %d", plural.Of(len(hosts), "host"), len(job.Hosts))
 	}
 	p, problems := plan.Make(job, hosts)
 	if len(problems) > 0 {

@@ -203,7 +203,7 @@ func TestADrainLetsRunningTasksEndAndStartsNoMore(t *testing.T) {
 	eventually(t, "the drain is told", func() bool { return strings.Contains(l.stderr.String(), "nothing more is started") })
 	u.file("go", "")
 	stop.wait().exits(0)
-	l.wait().exits(143).says("3 of 5 tasks were not done", "2 ended well, 3 not started (2-4)")
+	l.wait().exits(143).says("not done: 3 of 5 tasks", "2 ended well, 3 not started (2-4)")
 	if rep := u.aloneReport(); rep.outcomes() != "ok ok not_run not_run not_run" || rep.Outcome != "stopped" {
 		t.Errorf("the report has %+v", rep)
 	}

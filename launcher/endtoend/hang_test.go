@@ -43,7 +43,7 @@ const hangStops = `
 func TestARankThatStopsSteppingIsNamedAndTheRunEnds(t *testing.T) {
 	u := newUser(t, threeHosts(t))
 	r := u.run("run", u.write(job{command: u.steps(""), hosts: []string{"host-z", "host-a"}, perHost: 2, more: hangStops})).exits(124)
-	r.says("no output, no progress and no work of all 4 ranks", "rank 3 on host-a is the one to look at: it is at step 5, the others at step 6", "step 5")
+	r.says("no output, no progress and no work of all 4 ranks", "rank 3 on host-a is the one to look at: it is at step 5, the others at step 6\n", "step 5")
 	rep := u.lastReport()
 	rep.isOf(t, "hang", "host-a")
 	rep.evidenceHas(t, "rank 0 on host-z", "hrtimer_nanosleep", "pip install py-spy")
@@ -114,12 +114,18 @@ func TestAHangIsRestartedAndTheNextAttemptMayEndWell(t *testing.T) {
 	if got := u.read("p2p"); got != "1\n1\n" {
 		t.Errorf("the second attempt had %q", got)
 	}
+	// Who has not watched learns of it all the same.
+	u.run("report", "-").exits(0).prints("all ranks ended well", "attempt 0 (hang): no output", "started again: restart 1 of 1", "NCCL_P2P_DISABLE = 1")
+	u.run("status", "-").exits(0).prints("attempt 0 failed, ", "(hang); starting again", "NCCL_P2P_DISABLE = 1")
 }
 
 func TestAHangThatIsReportedLeavesTheRunAlone(t *testing.T) {
 	u := newUser(t, threeHosts(t))
 	u.runJob(job{script: "echo step 1; sleep 9; echo step 2", hosts: []string{"host-z", "host-a"}, more: `hang { silence = "3s" }`}).exits(0).
 		says("finding out where they are", "is S (sleeping)", "all ranks ended well")
+	for _, command := range []string{"status", "report"} { // who has not watched learns of it all the same
+		u.run(command, "-").exits(0).prints("no output, no progress and no work of all 2 ranks", "[silent]", "  rank 0 on host-z: ", "is S (sleeping)")
+	}
 }
 
 // A stopped worker is no riddle.

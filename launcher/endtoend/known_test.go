@@ -91,7 +91,7 @@ func TestADetachedRunIsListedShownReadAndStopped(t *testing.T) {
 	}
 	u.waitReady(4)
 
-	status := u.run("status", id, "--json").exits(0).object("version", "run", "job", "state", "message", "attempt", "exit", "ranks", "others")
+	status := u.run("status", id, "--json").exits(0).object("version", "run", "job", "state", "message", "attempt", "exit", "ranks", "others", "findings", "warnings")
 	if status["state"] != "running" || status["exit"] != nil || len(status["ranks"].([]any)) != 4 {
 		t.Errorf("the state is %v", status)
 	}

@@ -42,7 +42,7 @@ esac`, u.dir)
 	l.waitToSay("every rank was seen on its GPU")
 	u.file("now", "")
 	l.waitToSay("met a fatal GPU fault")
-	eventually(t, "tasks after the fault have run", func() bool { return strings.Count(u.run("status", "-").stdout, "ended") >= 4 })
+	eventually(t, "tasks after the fault have run", func() bool { return strings.Count(u.run("status", "-").stdout, "  ended") >= 4 })
 	u.file("later", "")
 	r := l.wait()
 	var rep struct {

@@ -123,7 +123,7 @@ func TestStatusTopAndReportTellHowRanksUseMemoryAndDevices(t *testing.T) {
 	if r := s.Ranks[1].Samples; r.GPU == nil || *r.GPU != 1 || r.Total < 40*gib {
 		t.Errorf("rank 1: %+v", r)
 	}
-	u.run("status", "-").exits(0).prints("HELD PEAK", "30.0 GiB", "97 %", "41 %")
+	u.run("status", "-").exits(0).prints("HELD/PEAK", "30.0/30.0 GiB", "97 %", "41 %")
 
 	// Both patterns of a hang show: 0 %, and all the time without traffic.
 	change(gpus.Utilization{GPU: 100}, gpus.Utilization{})
@@ -150,7 +150,7 @@ func TestStatusTopAndReportTellHowRanksUseMemoryAndDevices(t *testing.T) {
 	if once := u.run("top", "-", "--json", "--once").exits(0).sampled(); once.now(1, "process") != 5*gib {
 		t.Errorf("once: %+v", once)
 	}
-	u.run("top", "-").exits(0).prints("HELD PEAK", "10.0 GiB")
+	u.run("top", "-").exits(0).prints("HELD/PEAK", "10.0/30.0 GiB")
 	series := u.run("top", "-", "--series").exits(0)
 	u.file("end", "")
 	run.wait().exits(0)
@@ -200,7 +200,7 @@ func TestTopLeavesTheTerminalAsItWasByQCtrlCAndTheRunsEnd(t *testing.T) {
 		"Ctrl-C": func(term *terminal) { term.typeKeys("\x03") },
 	} {
 		term := u.inTerminal(muster(t), "top", "-")
-		term.shows("RSS PEAK")
+		term.shows("RSS/PEAK")
 		leave(term)
 		term.waitFor(atOnce).exits(0)
 		term.shows("\x1b[?1049l")
@@ -209,7 +209,7 @@ func TestTopLeavesTheTerminalAsItWasByQCtrlCAndTheRunsEnd(t *testing.T) {
 		}
 	}
 	term := u.inTerminal(muster(t), "top", "-")
-	term.shows("RSS PEAK")
+	term.shows("RSS/PEAK")
 	u.file("end", "")
 	term.wait().exits(0)
 	term.shows("ok (exit status 0)")

@@ -24,7 +24,7 @@ const (
 	Ended      Kind = "ended"      // a worker ended
 	Lost       Kind = "lost"       // a host is not heard any more
 	Stopping   Kind = "stopping"   // workers are being ended
-	Restarting Kind = "restarting" // an attempt has failed and another one follows
+	Restarting Kind = "restarting" // an attempt has failed, its number is the event's, and another one follows
 	Signalled  Kind = "signalled"  // a signal was passed on to the workers
 	Warning    Kind = "warning"
 	Found      Kind = "found"  // a check has found something; holds the finding

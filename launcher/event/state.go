@@ -17,6 +17,9 @@ type State struct {
 	Message string    // of the newest event that changed Name
 	Ranks   map[int]RankState
 	Report  *report.Report // once over
+	// Notices are what the user has to know of, in the order in which it came: findings of
+	// checks, warnings, lost hosts, and failures that were followed by another attempt.
+	Notices []Event
 	// MPS are GPUs that ranks share by MPS, by host, as they were told of last.
 	MPS map[string][]report.MPSGPU
 	// Samples is how ranks use memory and devices now. Events do not tell it: nil where nobody
@@ -57,6 +60,18 @@ func (s *State) Take(e Event) {
 		s.Attempt = e.Attempt
 	}
 	switch e.Kind {
+	case Found, Warning, Lost, Restarting:
+		s.Notices = append(s.Notices, e)
+	}
+	switch e.Kind {
+	case Restarting:
+		if s.Name == StopsNow { // all ranks were ended; one that restarts alone leaves the others running
+			s.Name, s.Message, s.Attempt = Starting, e.Message, e.Attempt+1
+		}
+	case Meeting:
+		if e.Attempt > 0 { // before the first attempt the run is not committed yet
+			s.Name, s.Message = Running, e.Message
+		}
 	case Committed:
 		s.Name, s.Message = Running, e.Message
 	case Stopping:

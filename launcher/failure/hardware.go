@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/pattern"
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // xidForm is the driver's line: pid and name may be quoted, unknown or missing.
@@ -46,7 +47,7 @@ func (e Evidence) hardware() (Verdict, bool) {
 	for i := range e.GPUs {
 		if g := &e.GPUs[i]; g.ECC != nil && *g.ECC > 0 && e.concerns(g) {
 			v := of(class.GPUECC, Likely)
-			v.Message = fmt.Sprintf("memory of GPU %d (%s) had %d errors that could not be corrected since the attempt began", g.Index, g.UUID, *g.ECC)
+			v.Message = fmt.Sprintf("memory of GPU %d (%s) had %s that could not be corrected since the attempt began", g.Index, g.UUID, plural.Of(*g.ECC, "error"))
 			v.evidence(v.Message)
 			return v, true
 		}

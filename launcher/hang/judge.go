@@ -55,7 +55,11 @@ func oneBehind(all []Seen) (Suspect, bool) {
 	if known[0].Mark.Compare(known[1].Mark) == 0 {
 		return Suspect{}, false
 	}
-	return Suspect{known[0], fmt.Sprintf("it is at %s, the others at %s or later", known[0].Mark, known[1].Mark)}, true
+	why := fmt.Sprintf("it is at %s, the others at %s", known[0].Mark, known[1].Mark)
+	if known[len(known)-1].Mark.Compare(known[1].Mark) > 0 {
+		why += " or later"
+	}
+	return Suspect{known[0], why}, true
 }
 
 func oneThatDoesNotSpin(all []Seen) (Suspect, bool) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // worthFreeing is how much others must hold for it to be told, in bytes.
@@ -73,14 +75,7 @@ func smallerMicroBatch(c situation) (situation, words, bool) {
 	to := c.withMicroBatch(left, size)
 	to.MicroBatch = left
 	times := (size + left - 1) / left
-	return to, words{fmt.Sprintf("micro-batches of %s instead of %d, %d times as many accumulated", samples(left), size, times), cost}, true
-}
-
-func samples(n int) string {
-	if n == 1 {
-		return "1 sample"
-	}
-	return fmt.Sprintf("%d samples", n)
+	return to, words{fmt.Sprintf("micro-batches of %s instead of %d, %d times as many accumulated", plural.Of(left, "sample"), size, times), cost}, true
 }
 
 func (c situation) withMicroBatch(part, of int) situation {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -120,13 +121,6 @@ func (c *chooser) withoutDevices() share {
 	return share{ranks: max(1, c.host.PerHost), bare: c.host.PerHost == 0}
 }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 // listed are the devices that the job file names, in its order.
 func (c *chooser) listed(allowed []Device) share {
 	var chosen []Device
@@ -189,7 +183,7 @@ func eachWords(ranks int) string {
 	if ranks == 1 {
 		return "one rank"
 	}
-	return count(ranks, "rank")
+	return plural.Of(ranks, "rank")
 }
 
 // warnMissing tells of GPUs that are on the bus and that the driver does not show: the job
@@ -199,7 +193,7 @@ func (c *chooser) warnMissing() {
 	shown, given := len(c.devices.GPUs.GPUs), c.facts.Container != "" || c.facts.Environ["SLURM_JOB_ID"] != ""
 	if shown < c.devices.PCIDevices && !given && c.devices.Visibility.Variable == "" {
 		c.warn("missing_devices", "%s: the driver shows %s, but %d are on the PCI bus: the others did not start or were lost (dmesg there says more)",
-			c.host.Name, count(shown, "GPU"), c.devices.PCIDevices)
+			c.host.Name, plural.Of(shown, "GPU"), c.devices.PCIDevices)
 	}
 }
 
@@ -221,23 +215,23 @@ func (c *chooser) some(allowed []Device, ordered bool) share {
 	if c.job.Placement.Shared && c.host.Devices.Kind != config.DevicesCount {
 		n = max(1, min(n, len(idle)))
 	}
-	asked := count(n, "rank")
+	asked := plural.Of(n, "rank")
 	if c.host.Devices.Kind == config.DevicesCount || c.job.MPS != nil {
-		asked = count(n, "GPU")
+		asked = plural.Of(n, "GPU")
 	}
 	switch {
 	case len(allowed) < n && c.host.Devices.Kind == config.DevicesProfile:
 		c.refuse("too_few_devices", "%s: %s asked, but it has %s only: two ranks never share one unless shared = true", c.host.Name, asked, counted(allowed))
 	case len(allowed) < n && len(allowed) < len(devicesOf(c.devices)):
 		c.refuse("too_few_devices", "%s: %s asked, %s visible there (%s=%s)", c.host.Name, asked,
-			count(len(allowed), "GPU"), c.variable(), c.facts.Environ[c.variable()])
+			plural.Of(len(allowed), "GPU"), c.variable(), c.facts.Environ[c.variable()])
 	case len(allowed) < n && c.job.Placement.Shared:
-		c.refuse("too_few_devices", "%s: %s asked, but it has %s; how many ranks share them is said by per_host", c.host.Name, asked, count(len(allowed), "GPU"))
+		c.refuse("too_few_devices", "%s: %s asked, but it has %s; how many ranks share them is said by per_host", c.host.Name, asked, plural.Of(len(allowed), "GPU"))
 	case len(allowed) < n:
 		c.refuse("too_few_devices", "%s: %s asked, but it has %s: two ranks never share a GPU unless shared = true; ranks that use no GPU are asked for by devices = \"none\"%s",
 			c.host.Name, asked, counted(allowed), c.bareHint())
 	case len(idle) < n:
-		c.refuse("too_few_devices", "%s: %s asked, but only %d of its %s can be had:\n%s%s", c.host.Name, count(n, "GPU"),
+		c.refuse("too_few_devices", "%s: %s asked, but only %d of its %s can be had:\n%s%s", c.host.Name, plural.Of(n, "GPU"),
 			len(idle), counted(allowed), strings.Join(table, "\n"), c.minFreeHint("\n  ", busy))
 	case ordered:
 		idle = idle[:n]
@@ -275,7 +269,7 @@ func (c *chooser) checkSharing(s share) {
 	}
 	if !c.job.Placement.Shared {
 		c.refuse("too_few_devices", "%s: %s asked, %s: two ranks never share a GPU unless shared = true",
-			c.host.Name, count(s.ranks, "rank"), count(len(s.devices), "device"))
+			c.host.Name, plural.Of(s.ranks, "rank"), plural.Of(len(s.devices), "device"))
 		return
 	}
 	for _, d := range s.devices {
@@ -285,14 +279,14 @@ func (c *chooser) checkSharing(s share) {
 		}
 	}
 	c.warn("time_slicing", "%s: %s on %s take turns: only one computes at a time, each costs a context of its own, and nothing keeps one from taking all the memory; mps { ranks_per_gpu = N } has them compute at once, with limits",
-		c.host.Name, count(s.ranks, "rank"), count(len(s.devices), "device"))
+		c.host.Name, plural.Of(s.ranks, "rank"), plural.Of(len(s.devices), "device"))
 }
 
 // checkSpread sees to it that a process that gets several devices can use them.
 func (c *chooser) checkSpread(s share) {
 	if len(s.devices) > s.ranks && slices.ContainsFunc(s.devices, Device.IsInstance) {
 		c.refuse("mig_spread", "%s: %s for %s, MIG devices among them: a process can use one MIG device only; choose as many devices as ranks",
-			c.host.Name, count(len(s.devices), "device"), count(s.ranks, "rank"))
+			c.host.Name, plural.Of(len(s.devices), "device"), plural.Of(s.ranks, "rank"))
 	}
 }
 

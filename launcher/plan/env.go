@@ -9,6 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/failure/restart"
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // Meeting is what is only known when an attempt starts: how the ranks find each other.
@@ -211,7 +212,7 @@ func (p *Plan) threads(r Rank) (n int, source string) {
 	if r.cores > 0 && r.cores < n {
 		return r.cores, "the physical cores that the rank is bound to"
 	}
-	return n, fmt.Sprintf("%d physical cores of %s that are allowed / %d ranks there", cores, h.Name, h.Ranks)
+	return n, fmt.Sprintf("%s of %s / %s there", plural.Of(cores, "allowed physical core"), h.Name, plural.Of(h.Ranks, "rank"))
 }
 
 // Interface is the interface by which a host reaches the head host; "" where that is not

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -78,7 +79,7 @@ func (p *Plan) checkGroups() []Problem {
 	for _, g := range p.job.Placement.Groups {
 		if rest := p.WorldSize % g.Size; rest != 0 {
 			slow = append(slow, Problem{Code: "group_size", Message: fmt.Sprintf("%s: %s = %d: %s cannot be parted into groups of %d: the last one has %d",
-				g.Range, g.Name, g.Size, count(p.WorldSize, "rank"), g.Size, rest)})
+				g.Range, g.Name, g.Size, plural.Of(p.WorldSize, "rank"), g.Size, rest)})
 		}
 	}
 	left := 0
@@ -92,7 +93,7 @@ func (p *Plan) checkGroups() []Problem {
 		}
 	}
 	if left > 0 {
-		slow = append(slow, Problem{Code: "slow_group", Message: fmt.Sprintf("and %d more groups lie on slow links", left)})
+		slow = append(slow, Problem{Code: "slow_group", Message: fmt.Sprintf("slow links have %s too", plural.Of(left, "more group"))})
 	}
 	return slow
 }

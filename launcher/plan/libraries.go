@@ -10,6 +10,7 @@ import (
 	"github.com/muster-dev/muster/launcher/allocator"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/nccl"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -266,7 +267,7 @@ const shownNames = 4
 
 func someNames(names []string) string {
 	if n := len(names); n > shownNames {
-		return fmt.Sprintf("%s and %d more hosts", strings.Join(names[:shownNames], ", "), n-shownNames)
+		return fmt.Sprintf("%s and %s", strings.Join(names[:shownNames], ", "), plural.Of(n-shownNames, "more host"))
 	}
 	return strings.Join(names, ", ")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/memory"
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // estimateMemory estimates what the job's ranks need of their GPUs' memory, and warns where
@@ -28,7 +29,7 @@ func (p *Plan) estimateMemory() []Problem {
 	if o := estimate.Offloaded; !o.Fits() {
 		name := p.Hosts[o.Host].Name
 		lacking = append(lacking, Problem{Code: "memory_does_not_fit", Host: name, Message: fmt.Sprintf("%s: the host's own memory is estimated to be too small for what cpu_offload leaves to it: %s for %s; %s available",
-			name, bytesWord(o.Need), count(p.Hosts[o.Host].Ranks, "rank"), bytesWord(*o.Free))})
+			name, bytesWord(o.Need), plural.Of(p.Hosts[o.Host].Ranks, "rank"), bytesWord(*o.Free))})
 	}
 	return lacking
 }

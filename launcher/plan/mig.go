@@ -9,6 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/nccl"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -49,11 +50,11 @@ func counted(devices []Device) string {
 	}
 	switch whole := len(devices) - parts; {
 	case parts == 0:
-		return count(whole, "GPU")
+		return plural.Of(whole, "GPU")
 	case whole == 0:
-		return count(parts, "MIG device")
+		return plural.Of(parts, "MIG device")
 	default:
-		return count(whole, "GPU") + " and " + count(parts, "MIG device")
+		return plural.Of(whole, "GPU") + " and " + plural.Of(parts, "MIG device")
 	}
 }
 
@@ -181,10 +182,10 @@ func (c *chooser) someOfProfile(allowed []Device, ref config.DeviceRef, n int, t
 	idle, table, busy := c.idle(there)
 	switch {
 	case len(there) < n:
-		c.refuse("too_few_devices", "%s: %s: %s of profile %s asked, but it has %d%s: %s", ref.Range, c.host.Name, count(n, "MIG device"), ref.Text, len(there), c.amongAllowed(), c.layout(allowed, ref.Text))
+		c.refuse("too_few_devices", "%s: %s: %s of profile %s asked, but it has %d%s: %s", ref.Range, c.host.Name, plural.Of(n, "MIG device"), ref.Text, len(there), c.amongAllowed(), c.layout(allowed, ref.Text))
 		return nil
 	case len(idle) < n:
-		c.refuse("too_few_devices", "%s: %s: %s of profile %s asked, but only %d of its %d can be had:\n%s%s", ref.Range, c.host.Name, count(n, "MIG device"), ref.Text,
+		c.refuse("too_few_devices", "%s: %s: %s of profile %s asked, but only %d of its %d can be had:\n%s%s", ref.Range, c.host.Name, plural.Of(n, "MIG device"), ref.Text,
 			len(idle), len(there), strings.Join(table, "\n"), c.minFreeHint("\n  ", busy))
 		return nil
 	}
@@ -315,7 +316,7 @@ func (c *chooser) noteParts(found, candidates []Device, packed bool) {
 		why = "this NCCL joins those of one GPU directly, and those of different GPUs through the host's memory only"
 	}
 	c.note("mig_parents", "%s: %s of profile %s are taken of %s: %s",
-		c.host.Name, count(len(found), "MIG device"), cmp.Or(found[0].Profile, "unknown"), count(parents, "GPU"), why)
+		c.host.Name, plural.Of(len(found), "MIG device"), cmp.Or(found[0].Profile, "unknown"), plural.Of(parents, "GPU"), why)
 }
 
 // checkUnlike tells of ranks that work together on devices of different kinds.
@@ -327,7 +328,7 @@ func (c *chooser) checkUnlike(s share) {
 	words := kindWords(s.devices)
 	for _, kind := range kinds {
 		if !kind[0].IsInstance() {
-			words = count(len(kind), "whole GPU") + " and MIG devices, " + words
+			words = plural.Of(len(kind), "whole GPU") + " and MIG devices, " + words
 		}
 	}
 	fix := "name those that are alike"

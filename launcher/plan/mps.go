@@ -9,6 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/mps"
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // MPSFolders are where a daemon of MPS has its sockets, and its logs.
@@ -233,7 +234,7 @@ func (c *chooser) checkMemory(m *config.MPS, d Device) {
 		together += m.MemoryOf(place)
 	}
 	if together > *total {
-		c.warn("mps_memory", "%s: the pinned_memory_limits of %s make %s, and %s has %s: a rank may find less than its limit", c.host.Name, count(m.RanksPerGPU, "rank"), bytesWord(together), d, bytesWord(*total))
+		c.warn("mps_memory", "%s: the pinned_memory_limits of %s make %s, and %s has %s: a rank may find less than its limit", c.host.Name, plural.Of(m.RanksPerGPU, "rank"), bytesWord(together), d, bytesWord(*total))
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // placeAll gives hosts their ranks, in the job file's order and contiguous per host, and
@@ -138,7 +140,7 @@ func (p *Plan) missingGPUs(bare []bool) []Problem {
 		}
 		if !bare[i] {
 			p.Warnings = append(p.Warnings, Problem{Code: "no_gpu", Host: h.Name, Message: fmt.Sprintf(
-				"%s has no GPU%s; its %s use none, while %s has %d", h.Name, why, count(h.Ranks, "rank"), p.Hosts[with].Name, len(p.Hosts[with].Devices))})
+				"%s has no GPU%s; its %s use none, while %s has %d", h.Name, why, plural.Of(h.Ranks, "rank"), p.Hosts[with].Name, len(p.Hosts[with].Devices))})
 			continue
 		}
 		problems = append(problems, Problem{Code: "no_gpu", Host: h.Name, Message: fmt.Sprintf(

@@ -13,6 +13,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/memory"
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // Plan is what an attempt of a job looks like, less what is only known when it
@@ -146,7 +147,7 @@ func (p *Plan) idleNote() []Problem {
 	if len(p.Tasks) == 0 || len(p.Tasks) >= p.WorldSize {
 		return nil
 	}
-	return []Problem{{Code: "idle_places", Message: fmt.Sprintf("there are %s for %d workers at a time: the rest stays idle", count(len(p.Tasks), "task"), p.WorldSize)}}
+	return []Problem{{Code: "idle_places", Message: fmt.Sprintf("there are %s for %s at a time: the rest stays idle", plural.Of(len(p.Tasks), "task"), plural.Of(p.WorldSize, "worker"))}}
 }
 
 // wanted are problems without those that the job file wants not to be told.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // Saved is a plan in a file: the job's source, from which it can be made again, and what
@@ -74,7 +75,7 @@ const mostDifferences = 20
 func (p *Plan) Differences(saved Saved) []string {
 	var found []string
 	if n := len(saved.Ranks); n != p.WorldSize {
-		found = append(found, fmt.Sprintf("there are %s now, %d in the saved plan", count(p.WorldSize, "rank"), n))
+		found = append(found, fmt.Sprintf("there are %s now, %d in the saved plan", plural.Of(p.WorldSize, "rank"), n))
 	}
 	for i := range min(len(saved.Ranks), p.WorldSize) {
 		if words := saved.Ranks[i].changes(p.savedRank(p.Ranks[i])); words != "" {

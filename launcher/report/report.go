@@ -91,6 +91,9 @@ const (
 	SeverityInfo = "info"
 )
 
+// NoRestartBlock is the Reason of an attempt after which nothing else could follow.
+const NoRestartBlock = "the job file has no restart block"
+
 // Values of Placement.
 const (
 	PlacementProven   = "proven"
@@ -106,6 +109,10 @@ type Finding struct {
 	Rank     *int   `json:"rank"`
 	Message  string `json:"message"`
 	Fix      string `json:"fix"`
+	// Attempt is the one in which it was found, and At when, in seconds since 1970; 0: by a
+	// check before the start.
+	Attempt int     `json:"attempt"`
+	At      float64 `json:"at"`
 }
 
 // Words are the finding as a sentence.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // Checked is what checks of a job came to.
@@ -26,10 +27,7 @@ type Checked struct {
 func Check(s *Screen, c Checked) {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, c.verdict(&s.out))
-	width := 0
-	if s.out.terminal {
-		width = s.Width()
-	}
+	width := s.OutWidth()
 	for _, kind := range severities {
 		group := alike(c.Findings, kind.severity)
 		if len(group) == 0 {
@@ -64,7 +62,7 @@ func (c Checked) verdict(st *stream) string {
 			}
 		}
 		if n > 0 {
-			parts = append(parts, count(n, kind.noun))
+			parts = append(parts, plural.Of(n, kind.noun))
 		}
 	}
 	colour, word := "32", "all is well"
@@ -93,7 +91,7 @@ func (c Checked) looked() string {
 			gpus[fmt.Sprint(i, d.UUID, d.PCI)] = true
 		}
 	}
-	return fmt.Sprintf("%s, %s, %s", count(len(c.Plan.Hosts), "host"), count(len(gpus), "GPU"), count(c.Checks, "check"))
+	return fmt.Sprintf("%s, %s, %s", plural.Of(len(c.Plan.Hosts), "host"), plural.Of(len(gpus), "GPU"), plural.Of(c.Checks, "check"))
 }
 
 // shownFinding is a finding with the GPUs and ranks that it is true of.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
 )
 
@@ -38,6 +39,7 @@ func failureScreen(st *stream, r *report.Report) []byte {
 	} else if line := consequences(r); line != "" {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
+	b.WriteString(attempts(r))
 	b.WriteString(advice(c))
 	if c.Log != "" {
 		fmt.Fprintf(&b, "  all of its output: %s:%s\n", c.Host, c.Log)
@@ -188,33 +190,81 @@ func outcomes(r *report.Report) string {
 			parts = append(parts, fmt.Sprintf("%d %s (%s)", len(ranks), o.words, spans(ranks)))
 		}
 	}
-	return fmt.Sprintf("of %s: %s", count(len(r.Ranks), r.Unit()), strings.Join(parts, ", "))
+	return fmt.Sprintf("of %s: %s", plural.Of(len(r.Ranks), r.Unit()), strings.Join(parts, ", "))
 }
 
-// consequences says in a line what became of the other ranks.
+// mostAgain is how many attempts that were followed by another are told of one by one.
+const mostAgain = 12
+
+// attempts says of each attempt that was followed by another how it ended and what was done,
+// and why the last was not.
+func attempts(r *report.Report) string {
+	lines := again(r)
+	if n := len(lines) - mostAgain; n > 0 {
+		lines = append([]string{plural.Of(n, "earlier attempt") + " before these"}, lines[n:]...)
+	}
+	if n := len(r.Attempts); n > 0 && r.Outcome == report.Failed {
+		if last := r.Attempts[n-1]; last.Decision == "end" && last.Reason != "" && last.Reason != report.NoRestartBlock && last.Reason != r.FirstCause.Message {
+			lines = append(lines, "not started again: "+last.Reason)
+		}
+	}
+	var b strings.Builder
+	for _, line := range lines {
+		fmt.Fprintf(&b, "  %s\n", clean([]byte(line)))
+	}
+	return b.String()
+}
+
+// again is a line for each attempt that was followed by another, of ranks that do not talk to
+// each other for each of theirs.
+func again(r *report.Report) (lines []string) {
+	for _, a := range r.Attempts {
+		if a.Decision == "restart" {
+			lines = append(lines, againWords(fmt.Sprintf("attempt %d", a.Attempt), a.Class, a.Message, a.Reason))
+		}
+	}
+	for _, rank := range r.Ranks {
+		for _, end := range rank.Ends {
+			if end.Decision == "restart" {
+				lines = append(lines, againWords(fmt.Sprintf("%s %d, attempt %d", r.Unit(), rank.Rank, end.Attempt), end.Class, end.Message, end.Reason))
+			}
+		}
+	}
+	return lines
+}
+
+// againWords are such a line. The reason has what was changed.
+func againWords(which, class, message, reason string) string {
+	message, _, _ = strings.Cut(message, "\n")
+	if message != "" {
+		message += "; "
+	}
+	return fmt.Sprintf("%s (%s): %sstarted again: %s", which, class, message, reason)
+}
+
+// consequences says in a line what became of the other ranks in the last attempt.
 func consequences(r *report.Report) string {
+	last := 0
+	for _, rank := range r.Ranks {
+		if n := len(rank.Ends); n > 0 {
+			last = max(last, rank.Ends[n-1].Attempt)
+		}
+	}
 	groups := map[string][]int{}
 	for _, rank := range r.Ranks {
-		if r.FirstCause.Rank != nil && *r.FirstCause.Rank == rank.Rank {
+		n := len(rank.Ends)
+		if isFirst := r.FirstCause.Rank != nil && *r.FirstCause.Rank == rank.Rank; n == 0 || isFirst || rank.Ends[n-1].Attempt < last {
 			continue
 		}
-		for _, end := range rank.Ends {
-			groups[became(end)] = append(groups[became(end)], rank.Rank)
-		}
+		how := became(rank.Ends[n-1])
+		groups[how] = append(groups[how], rank.Rank)
 	}
 	var parts []string
 	for how, ranks := range groups {
-		parts = append(parts, fmt.Sprintf("%s %s: %s", plural(len(ranks), "rank", "ranks"), spans(ranks), how))
+		parts = append(parts, ranksWord(ranks)+": "+how)
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, "; ")
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
 }
 
 func became(e report.End) string {

@@ -3,17 +3,12 @@ package view
 import (
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
 )
-
-// use are the columns of a table of ranks that say how they use memory and devices: those
-// of which something is known.
-type use struct{ s *event.State }
 
 func hostsOf(s event.State) []samples.HostDigest {
 	if s.Samples == nil {
@@ -22,9 +17,9 @@ func hostsOf(s event.State) []samples.HostDigest {
 	return s.Samples.Hosts
 }
 
-// knows is whether a number is known of any rank.
-func (u use) knows(m samples.Metric) bool {
-	for _, h := range hostsOf(*u.s) {
+// isKnown is whether a number is known of any rank.
+func isKnown(s event.State, m samples.Metric) bool {
+	for _, h := range hostsOf(s) {
 		for _, r := range h.Ranks {
 			if _, known := r.Now.Get(m); known {
 				return true
@@ -37,79 +32,88 @@ func (u use) knows(m samples.Metric) bool {
 	return false
 }
 
-// columns of use: what they are called, and which number makes them worth it.
+// useColumns say how ranks use memory and devices: what they are called, which number makes
+// them worth it, and how much they matter.
 var useColumns = []struct {
 	title string
 	needs samples.Metric
+	keep  int
 	of    func(r samples.Rank) string
 }{
-	{"GPU", samples.DeviceUsed, func(r samples.Rank) string {
+	{"GPU", samples.DeviceUsed, keepGPU, func(r samples.Rank) string {
 		if r.GPU == nil {
 			return "-"
 		}
 		return fmt.Sprint(*r.GPU)
 	}},
-	{"BUSY", samples.GPU, func(r samples.Rank) string { return percentWord(r.Now, samples.GPU) }},
-	{"TRAFFIC", samples.Traffic, func(r samples.Rank) string { return percentWord(r.Now, samples.Traffic) }},
-	{"DEVICE", samples.DeviceUsed, func(r samples.Rank) string {
-		if _, known := r.Now.Get(samples.DeviceUsed); !known || r.Total == 0 {
-			return sizeWord(r.Now, samples.DeviceUsed)
-		}
-		return sizeWord(r.Now, samples.DeviceUsed) + " of " + samples.Size(r.Total)
+	{"HELD/PEAK", samples.Process, keepHeld, func(r samples.Rank) string { return peakWord(r, samples.Process) }},
+	{"DEVICE", samples.DeviceUsed, keepDevice, func(r samples.Rank) string {
+		used, known := r.Now.Get(samples.DeviceUsed)
+		return sizesWord(used, known, r.Total, r.Total > 0)
 	}},
-	{"HELD", samples.Process, func(r samples.Rank) string { return sizeWord(r.Now, samples.Process) }},
-	{"HELD PEAK", samples.Process, func(r samples.Rank) string { return sizeWord(samples.Most(r.Peaks), samples.Process) }},
-	{"TENSORS", samples.Allocated, func(r samples.Rank) string { return sizeWord(r.Now, samples.Allocated) }},
-	{"RESERVED", samples.Reserved, func(r samples.Rank) string { return sizeWord(r.Now, samples.Reserved) }},
-	{"RSS", samples.RSS, func(r samples.Rank) string { return sizeWord(r.Now, samples.RSS) }},
-	{"RSS PEAK", samples.RSS, func(r samples.Rank) string { return sizeWord(samples.Most(r.Peaks), samples.RSS) }},
+	{"RSS/PEAK", samples.RSS, keepRSS, func(r samples.Rank) string { return peakWord(r, samples.RSS) }},
+	{"BUSY", samples.GPU, keepBusy, func(r samples.Rank) string { return percentWord(r.Now, samples.GPU) }},
+	{"TRAFFIC", samples.Traffic, keepTraffic, func(r samples.Rank) string { return percentWord(r.Now, samples.Traffic) }},
+	{"TENSORS", samples.Allocated, keepTensors, func(r samples.Rank) string { return sizeWord(r.Now, samples.Allocated) }},
+	{"RESERVED", samples.Reserved, keepReserved, func(r samples.Rank) string { return sizeWord(r.Now, samples.Reserved) }},
 }
 
-func (u use) titles() string {
-	var b strings.Builder
+// addUse adds how ranks that run use memory and devices, as far as something is known of it.
+func (s Standing) addUse(t *columns) {
 	for _, c := range useColumns {
-		if u.knows(c.needs) {
-			b.WriteString("\t" + c.title)
+		if !isKnown(s.State, c.needs) {
+			continue
 		}
-	}
-	return b.String()
-}
-
-func (u use) of(rank int, state event.RankState) string {
-	r, _, known := u.s.Samples.Of(rank)
-	if !known || state.Name != "running" {
-		return ""
-	}
-	var b strings.Builder
-	for _, c := range useColumns {
-		if u.knows(c.needs) {
-			b.WriteString("\t" + c.of(r))
-		}
-	}
-	return b.String()
-}
-
-// notes tell of what is beside the ranks' own: others on their devices, growth, old news
-// and why nothing is known.
-func (u use) notes(w io.Writer) {
-	for _, h := range hostsOf(*u.s) {
-		for _, o := range h.Others {
-			fmt.Fprintf(w, "%s: %s\n", h.Host, otherWords(o))
-		}
-		for _, r := range h.Ranks {
-			for _, g := range r.Growth {
-				message, fix := g.Words()
-				fmt.Fprintf(w, "%s: %s; %s\n", h.Host, message, fix)
+		s.addColumn(t, c.title, c.keep, func(rank int, state event.RankState) string {
+			r, _, known := s.State.Samples.Of(rank)
+			if !known || state.Name != "running" {
+				return ""
 			}
+			return c.of(r)
+		})
+	}
+}
+
+// peakWord is what a rank has of something now, and has had at most.
+func peakWord(r samples.Rank, m samples.Metric) string {
+	now, isNow := r.Now.Get(m)
+	most, isMost := samples.Most(r.Peaks).Get(m)
+	return sizesWord(now, isNow, most, isMost)
+}
+
+// sizesWord is an amount of another, in the unit of the larger: "30.0/80.0 GiB".
+func sizesWord(n float64, known bool, of float64, knownOf bool) string {
+	switch {
+	case !known && !knownOf:
+		return "-"
+	case !knownOf:
+		return samples.Size(n)
+	case !known:
+		return "-/" + samples.Size(of)
+	case max(n, of) >= 1<<30:
+		return fmt.Sprintf("%.1f/%.1f GiB", n/(1<<30), of/(1<<30))
+	}
+	return fmt.Sprintf("%.0f/%.0f MiB", n/(1<<20), of/(1<<20))
+}
+
+// digestNotes tell of what is beside the ranks' own: others on their devices, old news and
+// why nothing is known.
+func digestNotes(w io.Writer, s event.State, width int) {
+	say := func(format string, args ...any) {
+		_, _ = w.Write(wrapped(fmt.Sprintf(format, args...), width)) // what w does with it shows at its end
+	}
+	for _, h := range hostsOf(s) {
+		for _, o := range h.Others {
+			say("%s: %s", h.Host, otherWords(o))
 		}
 		if h.Why != "" {
-			fmt.Fprintf(w, "%s: its devices are not sampled: %s\n", h.Host, clean([]byte(h.Why)))
+			say("%s: its devices are not sampled: %s", h.Host, clean([]byte(h.Why)))
 		}
 		if h.Every > 2 {
-			fmt.Fprintf(w, "%s: its devices are looked at every %.0f s only\n", h.Host, h.Every)
+			say("%s: its devices are looked at every %.0f s only", h.Host, h.Every)
 		}
 		if h.Ago > staleDigest {
-			fmt.Fprintf(w, "%s has told nothing new for %.0f s\n", h.Host, h.Ago)
+			say("%s has told nothing new for %.0f s", h.Host, h.Ago)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/notebook"
@@ -59,7 +60,7 @@ func TestStatusShowsHowRanksUseMemoryAndDevices(t *testing.T) {
 	for name, torch := range map[string]bool{"status": false, "status-torch": true} {
 		page, s := training(torch)
 		var b bytes.Buffer
-		if err := Status(&b, page, s, inThePast.Add(3*time.Hour)); err != nil {
+		if err := Status(&b, Standing{Page: page, State: s, Now: inThePast.Add(3 * time.Hour)}); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, "memory/"+name+".txt", b.Bytes())
@@ -70,10 +71,10 @@ func TestStatusWithoutSamplesHasNoEmptyColumns(t *testing.T) {
 	page, s := training(false)
 	s.Samples = nil
 	var b bytes.Buffer
-	if err := Status(&b, page, s, inThePast); err != nil {
+	if err := Status(&b, Standing{Page: page, State: s, Now: inThePast}); err != nil {
 		t.Fatal(err)
 	}
-	if header := strings.Split(b.String(), "\n")[1]; header != "RANK  HOST   STATE    PID  SINCE" {
+	if header := strings.Split(b.String(), "\n")[2]; header != "RANK  HOST   STATE    SINCE  PID" {
 		t.Errorf("%q", header)
 	}
 }
@@ -102,7 +103,7 @@ func TestTheReportShowsPeaksByAttemptAndPhase(t *testing.T) {
 func TestSamplesInJSONAreAContract(t *testing.T) {
 	page, s := training(true)
 	var b bytes.Buffer
-	if err := StatusLine(&b, page, s); err != nil {
+	if err := StatusLine(&b, Standing{Page: page, State: s, Now: inThePast}); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(b.String(), "\n"); n != 1 {
@@ -149,11 +150,11 @@ func TestTopFitsTheTerminalAndGivesItBack(t *testing.T) {
 	}
 	shown := string(fitted([]byte(strings.Repeat("a long line of the table\n", 20)), 10, 5))
 	for line := range strings.SplitSeq(shown, "\r\n") {
-		if n := len(strings.TrimSuffix(line, restOff)); n > 10 {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, restOff)); n > 10 {
 			t.Errorf("%d columns in %q", n, line)
 		}
 	}
-	if n := strings.Count(shown, "\n") + 1; n != 5 || !strings.Contains(string(fitted([]byte("a\nb\nc\n"), 80, 3)), "1 more lines") {
+	if n := strings.Count(shown, "\n") + 1; n != 5 || !strings.Contains(string(fitted([]byte("a\nb\nc\n"), 80, 3)), "no room for 1 more line;") {
 		t.Errorf("%d lines: %q", n, shown)
 	}
 }

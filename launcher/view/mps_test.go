@@ -28,7 +28,7 @@ func TestAStatusTellsWhoSharesAGPU(t *testing.T) {
 	state.Take(event.Event{Kind: event.Shared, Host: "gpu01", MPS: sharedCard})
 	page := notebook.Page{Run: "r-1", Hosts: []notebook.Host{{Name: "gpu01", Ranks: 2}}}
 	var out bytes.Buffer
-	if err := Status(&out, page, state, time.Now()); err != nil {
+	if err := Status(&out, Standing{Page: page, State: state, Now: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"gpu01      GPU 0  70      71      0       80        12.5 %   1.5 GiB  2 GiB  18 GiB", "1       not seen  all", "others  99"} {
@@ -37,7 +37,7 @@ func TestAStatusTellsWhoSharesAGPU(t *testing.T) {
 		}
 	}
 	out.Reset()
-	if err := StatusJSON(&out, page, state); err != nil {
+	if err := StatusJSON(&out, Standing{Page: page, State: state, Now: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	var said struct{ MPS []report.MPSGPU }

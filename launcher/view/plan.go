@@ -8,12 +8,13 @@ import (
 	"text/tabwriter"
 
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // Plan writes a plan: a table of ranks, the groups with their links, and what to know.
 func Plan(s *Screen, p *plan.Plan) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s on %s\ncommand: %s\n\n", p.Job, workers(p), count(len(p.Hosts), "host"), commandLine(p.Command))
+	fmt.Fprintf(&b, "%s: %s on %s\ncommand: %s\n\n", p.Job, workers(p), plural.Of(len(p.Hosts), "host"), commandLine(p.Command))
 	rankTable(&b, p)
 	taskTable(&b, p)
 	b.WriteByte('\n')

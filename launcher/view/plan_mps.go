@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // mpsLines say how ranks share GPUs by MPS: a line for all hosts, as their shares are the
@@ -25,7 +26,7 @@ func mpsLines(p *plan.Plan) []string {
 		}
 		daemon = "the MPS daemon that is there already, in " + firstOf(folders)
 	}
-	line := fmt.Sprintf("MPS: %s on each GPU; %s", count(block.RanksPerGPU, "rank"), daemon)
+	line := fmt.Sprintf("MPS: %s on each GPU; %s", plural.Of(block.RanksPerGPU, "rank"), daemon)
 	if words := sharesOf(block.Threads, func(t float64) string { return fmt.Sprintf("%.4g %%", t) }); words != "" {
 		line += "; threads at most " + words
 	}

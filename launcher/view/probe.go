@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // Probed is a host that was looked at.
@@ -159,7 +160,7 @@ func cpuWords(c facts.CPUs) string {
 	if len(c.Allowed) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s on %s", count(len(c.Allowed), "CPU"), count(c.Physical, "core"))
+	return fmt.Sprintf("%s on %s", plural.Of(len(c.Allowed), "CPU"), plural.Of(c.Physical, "core"))
 }
 
 // bytesWord shows bytes as people do, in GiB or, what is small, in smaller units.

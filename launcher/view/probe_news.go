@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/facts/nvidia"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -108,7 +109,7 @@ func nvSwitches(d *facts.Devices) string {
 // scheduler may have given a part of the machine; a site's own plugin is about others.
 func missing(d *facts.Devices, f facts.Host) (news, bool) {
 	if d.GPUs == nil && d.PCIDevices > 0 {
-		return news{fmt.Sprintf("%s on the PCI bus, but nothing answers there", count(d.PCIDevices, "NVIDIA GPU")), true}, true
+		return news{fmt.Sprintf("%s on the PCI bus, but nothing answers there", plural.Of(d.PCIDevices, "NVIDIA GPU")), true}, true
 	}
 	if d.GPUs == nil || d.Visibility.Variable != "" || d.PCIDevices <= len(d.GPUs.GPUs) {
 		return news{}, false
@@ -124,7 +125,7 @@ func missing(d *facts.Devices, f facts.Host) (news, bool) {
 		return news{text: fmt.Sprintf("%s has been given %d of the machine's %d GPUs", given, len(d.GPUs.GPUs), d.PCIDevices)}, true
 	}
 	return news{fmt.Sprintf("the driver shows %s, but %d are on the PCI bus: the others did not start or were lost (dmesg says more)",
-		count(len(d.GPUs.GPUs), "GPU"), d.PCIDevices), true}, true
+		plural.Of(len(d.GPUs.GPUs), "GPU"), d.PCIDevices), true}, true
 }
 
 // visibleWords tell of a variable on the host that limits which devices may be used.
@@ -265,7 +266,7 @@ func spaceWords(s facts.Space) string {
 	case s.ReadOnly:
 		return name + " is read-only"
 	case s.Inodes > 0 && s.InodesFree < fewInodes:
-		return fmt.Sprintf("the file system of %s can take only %s", name, count(int(s.InodesFree), "more file"))
+		return fmt.Sprintf("the file system of %s can take only %s", name, plural.Of(int(s.InodesFree), "more file"))
 	case s.Total > 0 && s.Free < fewDisk && (s.Free <= s.Total/2 || slices.Contains(s.Uses, facts.UseHome) || slices.Contains(s.Uses, facts.UseLogs)):
 		return fmt.Sprintf("the file system of %s is nearly full: %s of %s are free", name, bytesWord(s.Free), bytesWord(s.Total))
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -59,7 +60,7 @@ func migWords(g plugins.GPU) string {
 	case len(words) == 0:
 		return fmt.Sprintf("partitioned (MIG), and it has no devices: nobody can use it; nvidia-smi mig -i %d -lgip lists the profiles that fit, and root makes devices with nvidia-smi mig -i %d -cgi PROFILE,... -C", g.Index, g.Index)
 	}
-	return fmt.Sprintf("partitioned (MIG) into %s: %s", count(len(g.MIG.Instances), "device"), strings.Join(words, ", "))
+	return fmt.Sprintf("partitioned (MIG) into %s: %s", plural.Of(len(g.MIG.Instances), "device"), strings.Join(words, ", "))
 }
 
 // busyMemory is what the driver itself may use of an idle GPU.

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/notebook"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
 )
 
@@ -93,16 +94,9 @@ func (r *Run) Plan(p *plan.Plan) {
 // workers says how many workers there are.
 func workers(p *plan.Plan) string {
 	if len(p.Tasks) == 0 {
-		return count(p.WorldSize, "rank")
+		return plural.Of(p.WorldSize, "rank")
 	}
-	return fmt.Sprintf("%s, %d at a time,", count(len(p.Tasks), "task"), min(len(p.Tasks), p.WorldSize))
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%s, %d at a time,", plural.Of(len(p.Tasks), "task"), min(len(p.Tasks), p.WorldSize))
 }
 
 // Say shows a line of muster's own.
@@ -155,7 +149,7 @@ func (r *Run) taskMoved(run, done, failed int) {
 	}
 	t := &r.tasks
 	t.run, t.done, t.failed = t.run+run, t.done+done, t.failed+failed
-	words := fmt.Sprintf("muster: %d of %d tasks done, %d run", t.done, len(r.plan.Tasks), t.run)
+	words := fmt.Sprintf("muster: %d of %s done, %d running", t.done, plural.Of(len(r.plan.Tasks), "task"), t.run)
 	if t.failed > 0 {
 		words += fmt.Sprintf(", %d failed", t.failed)
 	}
@@ -276,7 +270,7 @@ func (r *Run) liner(host string, rank int, stderr bool) func([]byte) {
 // State shows where the run stands, on request.
 func (r *Run) State(page notebook.Page, s event.State) {
 	var b bytes.Buffer
-	_ = Status(&b, page, s, time.Now()) // a buffer takes everything
+	_ = Status(&b, Standing{Page: page, State: s, Now: time.Now(), Width: r.screen.err.width()}) // a buffer takes everything
 	r.screen.write(&r.screen.err, b.Bytes())
 }
 
@@ -287,7 +281,7 @@ func (r *Run) Report(rep *report.Report) {
 	r.screen.Status("")
 	st := &r.screen.err
 	if rep.Outcome == report.OK {
-		r.Say(st.paint("32", fmt.Sprintf("%s: all %ss ended well", rep.Run, rep.Unit())))
+		r.Say(st.paint("32", endedWell(rep)))
 	} else {
 		r.screen.write(st, failureScreen(st, rep))
 	}

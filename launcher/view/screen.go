@@ -20,13 +20,14 @@ type Screen struct {
 	err    stream
 	status string
 	shown  bool
+	left   func() // what is to be done when standard output has no reader any more, or nil
 }
 
 type stream struct {
 	w        io.Writer
 	terminal bool
 	colour   bool
-	closed   bool
+	closed   error // why nothing is written any more: the reader has gone; nil: it reads
 }
 
 // NewScreen takes the standard streams. NO_COLOR (no-color.org) turns colour off.
@@ -39,14 +40,33 @@ func streamOf(f *os.File) stream {
 	return stream{w: f, terminal: terminal, colour: terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
-// Width is the terminal's width in columns, 80 where it is not known.
+// Width is the width in columns of the terminal that muster's own lines go to, 80 where it
+// is not known.
 func (s *Screen) Width() int {
-	if f, ok := s.err.w.(*os.File); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-			return width
+	width, _ := s.err.size()
+	return width
+}
+
+// OutWidth is the width of the terminal that standard output is; 0: it is none, and lines
+// may have any length.
+func (s *Screen) OutWidth() int { return s.out.width() }
+
+func (st *stream) width() int {
+	if !st.terminal {
+		return 0
+	}
+	width, _ := st.size()
+	return width
+}
+
+// size is a terminal's, in columns and lines, the usual one where it is not known.
+func (st *stream) size() (width, height int) {
+	if f, ok := st.w.(*os.File); ok {
+		if width, height, err := term.GetSize(int(f.Fd())); err == nil && width > 0 && height > 0 {
+			return width, height
 		}
 	}
-	return 80
+	return 80, 24
 }
 
 // Colour reports whether muster's own lines may be coloured.
@@ -63,12 +83,33 @@ func (s *Screen) write(to *stream, text []byte) {
 }
 
 func (s *Screen) emit(to *stream, text []byte) {
-	if to.closed {
+	if to.closed != nil {
 		return
 	}
-	if _, err := to.w.Write(text); errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) {
-		to.closed = true
+	_, err := to.w.Write(text)
+	if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed) {
+		return
 	}
+	to.closed = err
+	if to == &s.out && s.left != nil {
+		s.left()
+	}
+}
+
+// WhenLeft has something done, which must not take time, when standard output has no reader
+// any more: what is only made for it need not go on.
+func (s *Screen) WhenLeft(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = do
+}
+
+// Left is the error by which standard output was found to have no reader any more; nil: it
+// has one.
+func (s *Screen) Left() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.closed
 }
 
 // Status sets the status line; "" removes it. It is only shown in a terminal.
@@ -91,11 +132,7 @@ func (s *Screen) show() {
 	if s.status == "" || !s.err.terminal {
 		return
 	}
-	text := s.status
-	if width := s.Width(); len(text) >= width {
-		text = text[:width-1]
-	}
-	s.emit(&s.err, []byte(text))
+	s.emit(&s.err, []byte(cut(s.status, s.Width()-1)))
 	s.shown = true
 }
 

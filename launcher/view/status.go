@@ -1,6 +1,7 @@
 package view
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,52 +18,79 @@ import (
 	"github.com/muster-dev/muster/launcher/samples"
 )
 
-// Status writes where a run stands: a line for the run, a table of its ranks.
-func Status(w io.Writer, page notebook.Page, s event.State, now time.Time) error {
-	fmt.Fprintf(w, "%s: %s, attempt %d, started %s ago\n", page.Run, stateWord(s), s.Attempt, age(page.Started, now))
-	if s.Message != "" {
-		fmt.Fprintf(w, "%s\n", s.Message)
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	unit := "RANK"
-	if page.Tasks > 0 {
-		unit = "TASK"
-	}
-	columns := use{s: &s}
-	tells := false
-	for _, r := range s.Ranks {
-		tells = tells || toldWords(r.Observed) != ""
-	}
-	header := unit + "\tHOST\tSTATE\tPID\tSINCE" + columns.titles()
-	if tells {
-		header += "\tTELLS"
-	}
-	fmt.Fprintln(t, header)
-	for rank := range page.WorldSize() {
-		r, ok := s.Ranks[rank]
-		if !ok {
-			fmt.Fprintf(t, "%d\t%s\tnot started\t\t\n", rank, hostOfRank(page, rank, r))
-			continue
+// Status writes where a run stands: a line for the run, a table of its ranks, and what the
+// user has to know of.
+func Status(w io.Writer, s Standing) error {
+	fmt.Fprintf(w, "%s: %s, attempt %d, started %s ago\n", s.Page.Run, stateWord(s.State), s.State.Attempt, age(s.Page.Started, s.Now))
+	if message := s.message(); message != "" {
+		for line := range strings.Lines(message) {
+			_, _ = w.Write(wrapped(strings.TrimRight(line, "\n"), s.Width)) // what w does with it shows at its end
 		}
-		used := columns.of(rank, r)
-		if used == "" && tells { // what it tells has a column of its own
-			used = strings.Repeat("\t", strings.Count(columns.titles(), "\t"))
-		}
-		line := fmt.Sprintf("%d\t%s\t%s\t%s\t%s%s", rank, hostOfRank(page, rank, r), rankWord(r), pidWord(r), age(r.Since, now), used)
-		if tells {
-			line += "\t" + toldWords(r.Observed)
-		}
-		fmt.Fprintln(t, line)
 	}
-	if err := t.Flush(); err != nil {
+	if _, err := w.Write(s.ranks().text(s.Width)); err != nil {
 		return err
 	}
-	columns.notes(w)
-	mpsTable(w, sharedGPUs(s))
-	if s.Report != nil {
-		return Peaks(w, s.Report)
+	digestNotes(w, s.State, s.Width)
+	mpsTable(w, sharedGPUs(s.State))
+	writeNotices(w, noticesOf(s.State, s.Now), s.Width, s.Brief)
+	if s.State.Report != nil {
+		return Peaks(w, s.State.Report)
 	}
 	return nil
+}
+
+// ranks is a line for each rank. What says most of it stands first.
+func (s Standing) ranks() columns {
+	unit := "RANK"
+	if s.Page.Tasks > 0 {
+		unit = "TASK"
+	}
+	var t columns
+	s.addColumn(&t, unit, keepAlways, func(rank int, _ event.RankState) string { return fmt.Sprint(rank) })
+	s.addColumn(&t, "HOST", keepHost, func(rank int, r event.RankState) string { return hostOfRank(s.Page, rank, r) })
+	s.addColumn(&t, "STATE", keepState, func(_ int, r event.RankState) string { return rankWord(r) })
+	s.addUse(&t)
+	s.addColumn(&t, "SINCE", keepSince, func(_ int, r event.RankState) string {
+		if r.Name == "" {
+			return ""
+		}
+		return age(r.Since, s.Now)
+	})
+	s.addColumn(&t, "PID", keepPID, func(_ int, r event.RankState) string { return pidWord(r) })
+	told := func(_ int, r event.RankState) string { return toldWords(r.Observed) }
+	for _, r := range s.State.Ranks {
+		if told(0, r) != "" {
+			s.addColumn(&t, "TELLS", keepTells, told)
+			break
+		}
+	}
+	return t
+}
+
+// What columns of the table of ranks are worth, where there is no room for all.
+const (
+	keepPID = iota
+	keepSince
+	keepTraffic
+	keepTells
+	keepGPU
+	keepTensors
+	keepReserved
+	keepState
+	keepBusy
+	keepHost
+	keepRSS
+	keepDevice
+	keepHeld
+	keepAlways
+)
+
+func (s Standing) addColumn(t *columns, title string, keep int, of func(rank int, r event.RankState) string) {
+	cells := make([]string, s.Page.WorldSize())
+	for rank := range cells {
+		cells[rank] = of(rank, s.State.Ranks[rank])
+	}
+	t.add(title, keep, cells)
 }
 
 // toldWords is what a worker tells of itself, on a line.
@@ -114,8 +142,11 @@ func stateWord(s event.State) string {
 }
 
 func rankWord(r event.RankState) string {
-	if r.Failed {
+	switch {
+	case r.Failed:
 		return "failed"
+	case r.Name == "":
+		return "not started"
 	}
 	return r.Name
 }
@@ -127,8 +158,10 @@ func pidWord(r event.RankState) string {
 	return fmt.Sprint(r.PID)
 }
 
-func age(since, now time.Time) string {
-	d := now.Sub(since)
+func age(since, now time.Time) string { return span(now.Sub(since)) }
+
+// span is a time that has passed, as exactly as that matters.
+func span(d time.Duration) string {
 	if d < time.Minute {
 		return d.Round(time.Second).String()
 	}
@@ -144,8 +177,11 @@ type statusJSON struct {
 	Attempt int              `json:"attempt"`
 	Exit    *int             `json:"exit"`
 	Ranks   []statusRankJSON `json:"ranks"`
-	MPS     []report.MPSGPU  `json:"mps,omitempty"`
-	Others  []otherJSON      `json:"others"`
+	// Findings and Warnings are what has come up so far, as in the report.
+	Findings []report.Finding `json:"findings"`
+	Warnings []string         `json:"warnings"`
+	MPS      []report.MPSGPU  `json:"mps,omitempty"`
+	Others   []otherJSON      `json:"others"`
 }
 
 // otherJSON is a process on a rank's device that is of no rank.
@@ -174,22 +210,29 @@ type statusRankJSON struct {
 }
 
 // StatusJSON writes where a run stands as one JSON object (version 1).
-func StatusJSON(w io.Writer, page notebook.Page, s event.State) error {
-	return writeJSON(w, statusOf(page, s))
-}
+func StatusJSON(w io.Writer, s Standing) error { return writeJSON(w, statusOf(s)) }
 
-func statusOf(page notebook.Page, s event.State) statusJSON {
-	out := statusJSON{Version: 1, Run: page.Run, Job: page.Job, State: runState(page, s), Message: s.Message, Attempt: s.Attempt,
-		Ranks: []statusRankJSON{}, Others: []otherJSON{}, MPS: sharedGPUs(s)}
+func statusOf(standing Standing) statusJSON {
+	page, s := standing.Page, standing.State
+	out := statusJSON{Version: 1, Run: page.Run, Job: page.Job, State: runState(page, s), Message: standing.message(), Attempt: s.Attempt,
+		Ranks: []statusRankJSON{}, Others: []otherJSON{}, MPS: sharedGPUs(s), Findings: []report.Finding{}, Warnings: []string{}}
+	for _, e := range s.Notices {
+		switch {
+		case e.Finding != nil:
+			out.Findings = append(out.Findings, *e.Finding)
+		case e.Kind != event.Restarting:
+			out.Warnings = append(out.Warnings, e.Message)
+		}
+	}
 	if s.Report != nil {
 		out.Exit = &s.Report.Exit
 	}
 	for rank := range page.WorldSize() {
 		r, ok := s.Ranks[rank]
-		line := statusRankJSON{Rank: rank, Host: hostOfRank(page, rank, r), State: "not started"}
+		line := statusRankJSON{Rank: rank, Host: hostOfRank(page, rank, r), State: rankWord(r)}
 		if ok {
 			line.Attempt = r.Attempt
-			line.State, line.PID, line.Since, line.Log, line.Observed = rankWord(r), r.PID, report.Seconds(r.Since), r.Log, r.Observed
+			line.PID, line.Since, line.Log, line.Observed = r.PID, report.Seconds(r.Since), r.Log, r.Observed
 			if used, _, known := s.Samples.Of(rank); known && r.Name == "running" {
 				line.Samples = &used
 			}
@@ -288,20 +331,30 @@ func RunsJSON(w io.Writer, runs []Listed) error {
 
 // Report writes a run's report as people read it.
 func Report(s *Screen, rep *report.Report) {
+	var b bytes.Buffer
 	if rep.Outcome == report.OK {
-		s.write(&s.out, fmt.Appendf(nil, "%s: all %s ended well\n", rep.Run, count(len(rep.Ranks), rep.Unit())))
+		fmt.Fprintln(&b, endedWell(rep))
+		b.WriteString(attempts(rep))
 	} else {
-		s.write(&s.out, failureScreen(&s.out, rep))
+		b.Write(failureScreen(&s.out, rep))
 	}
-	var table strings.Builder
-	mpsTable(&table, rep.MPS)
-	s.write(&s.out, []byte(table.String()))
+	mpsTable(&b, rep.MPS)
+	all := findingsIn(rep)
 	for _, warning := range rep.Warnings {
-		s.write(&s.out, fmt.Appendf(nil, "warning: %s\n", warning))
+		all = append(all, notice{kind: "warning", text: warning})
 	}
 	for _, left := range rep.Left {
-		s.write(&s.out, fmt.Appendf(nil, "left over: %s\n", left))
+		all = append(all, notice{kind: "left over", text: left})
 	}
+	for _, n := range all {
+		n.write(&b, s.OutWidth(), false)
+	}
+	s.write(&s.out, b.Bytes())
+}
+
+// endedWell says that all ranks did.
+func endedWell(rep *report.Report) string {
+	return fmt.Sprintf("%s: all %ss ended well", rep.Run, rep.Unit())
 }
 
 // ReportJSON writes a report as one JSON object.

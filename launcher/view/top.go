@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/samples"
 )
 
@@ -41,7 +39,8 @@ const (
 // Show shows where the run stands now, in place of what was shown before.
 func (t *Top) Show(s event.State, now time.Time) error {
 	var b bytes.Buffer
-	if err := Status(&b, t.page, s, now); err != nil {
+	width, height := t.screen.out.size()
+	if err := Status(&b, Standing{Page: t.page, State: s, Now: now, Width: width, Brief: true}); err != nil {
 		return err
 	}
 	t.last = b.Bytes()
@@ -49,12 +48,8 @@ func (t *Top) Show(s event.State, now time.Time) error {
 		t.screen.emitAll(topBegin)
 		t.shown = true
 	}
-	width, height := t.screen.size()
 	t.screen.emitAll(topHome + string(fitted(t.last, width, height)) + belowOff)
-	if t.screen.out.closed {
-		return os.ErrClosed
-	}
-	return nil
+	return t.screen.Left()
 }
 
 // End gives the screen back and leaves the last table on it.
@@ -72,39 +67,25 @@ func (s *Screen) emitAll(text string) {
 	s.emit(&s.out, []byte(text))
 }
 
-// size is the terminal's, in columns and lines.
-func (s *Screen) size() (width, height int) {
-	if f, ok := s.out.w.(*os.File); ok {
-		if width, height, err := term.GetSize(int(f.Fd())); err == nil && width > 0 && height > 0 {
-			return width, height
-		}
-	}
-	return 80, 24
-}
-
 // fitted is a text cut to a terminal; the last line says how to leave, and what is left out.
 func fitted(text []byte, width, height int) []byte {
 	var b bytes.Buffer
 	lines := bytes.Split(bytes.TrimRight(text, "\n"), []byte("\n"))
 	room := max(1, height-1)
 	for _, line := range lines[:min(len(lines), room)] {
-		if runes := []rune(string(line)); len(runes) > width {
-			line = []byte(string(runes[:width]))
-		}
-		b.Write(line)
-		b.WriteString(restOff + "\r\n")
+		b.WriteString(cut(string(line), width) + restOff + "\r\n")
 	}
 	last := "q leaves; the run goes on"
 	if left := len(lines) - room; left > 0 {
-		last = fmt.Sprintf("%d more lines do not fit; %s", left, last)
+		last = fmt.Sprintf("no room for %s; %s", plural.Of(left, "more line"), last)
 	}
-	b.WriteString(last[:min(len(last), max(0, width-1))] + restOff)
+	b.WriteString(cut(last, max(1, width-1)) + restOff)
 	return b.Bytes()
 }
 
 // StatusLine writes where a run stands as StatusJSON does, on one line.
-func StatusLine(w io.Writer, page notebook.Page, s event.State) error {
-	return json.NewEncoder(w).Encode(statusOf(page, s))
+func StatusLine(w io.Writer, s Standing) error {
+	return json.NewEncoder(w).Encode(statusOf(s))
 }
 
 // SeriesLine writes a period of what was kept of a rank as a line of JSON.

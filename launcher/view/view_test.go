@@ -111,7 +111,7 @@ func TestAReaderThatHasGoneIsGivenUp(t *testing.T) {
 	r := NewRun(s)
 	r.Output("a", 0, false, []byte("one\ntwo\n"), false)
 	r.Say("still here")
-	if !s.out.closed || !strings.Contains(err.String(), "still here") {
+	if s.out.closed == nil || !strings.Contains(err.String(), "still here") {
 		t.Errorf("closed %v, said %q", s.out.closed, err.String())
 	}
 }
@@ -143,7 +143,7 @@ func failed() *report.Report {
 			end(0, report.End{Signal: "SIGTERM", StoppedByMuster: "SIGTERM"}), end(1, report.End{Exit: 3}),
 			end(2, report.End{Exit: 1}), end(3, report.End{Signal: "SIGKILL", StoppedByMuster: "SIGKILL"}),
 		},
-		Left: []string{}, Warnings: []string{},
+		Left: []string{}, Warnings: []string{}, Findings: []report.Finding{{Code: "silent", Severity: report.SeverityWarn, Message: "nothing moves"}},
 	}
 }
 
@@ -191,8 +191,10 @@ func TestJSONContracts(t *testing.T) {
 	page := notebook.Page{Run: "j-abc", Job: "j", Hosts: []notebook.Host{{Name: "gpu1", Ranks: 2}}}
 	ps := func(w io.Writer) error { return RunsJSON(w, []Listed{{Page: page}}) }
 	rep := func(w io.Writer) error { return ReportJSON(w, failed()) }
-	status := func(w io.Writer) error { return StatusJSON(w, page, event.State{Name: event.Running}) }
-	telling := func(w io.Writer) error { return StatusJSON(w, page, telling()) }
+	status := func(w io.Writer) error {
+		return StatusJSON(w, Standing{Page: page, State: event.State{Name: event.Running}})
+	}
+	telling := func(w io.Writer) error { return StatusJSON(w, Standing{Page: page, State: telling()}) }
 	for _, test := range []struct {
 		name string
 		got  []string
@@ -203,9 +205,10 @@ func TestJSONContracts(t *testing.T) {
 		{"report", keys(t, rep), "attempts exit findings first_cause job left outcome ranks run version warnings"},
 		{"report.first_cause", keys(t, rep, "first_cause"), "attempt class evidence host log message numbers rank tail"},
 		{"report.attempts", keys(t, rep, "attempts"), "attempt changes ended outcome started"},
+		{"report.findings", keys(t, rep, "findings"), "at attempt code fix gpu host message rank severity"},
 		{"report.ranks", keys(t, rep, "ranks"), "ends gpu host memory_peak peaks rank"},
 		{"report.ranks.ends", keys(t, rep, "ranks", "ends"), "attempt exit log signal stopped_by_muster"},
-		{"status", keys(t, status), "attempt exit job message others ranks run state version"},
+		{"status", keys(t, status), "attempt exit findings job message others ranks run state version warnings"},
 		{"status.ranks", keys(t, status, "ranks"), "attempt host rank samples state"},
 		{"status.ranks.observed", keys(t, telling, "ranks", "observed"), "checkpoint checkpoint_at first furthest furthest_at phase phase_at progress progress_at refused refused_why torch values"},
 		{"status.ranks.observed.torch", keys(t, telling, "ranks", "observed", "torch"), "cuda devices snapshots state trouble version"},
@@ -231,7 +234,7 @@ func TestStatusHasWhatRanksTellWhereTheyDo(t *testing.T) {
 	page := notebook.Page{Run: "j-abc", Job: "j", Hosts: []notebook.Host{{Name: "gpu1", Ranks: 2}}}
 	shown := func(s event.State) string {
 		var b bytes.Buffer
-		if err := Status(&b, page, s, time.Time{}); err != nil {
+		if err := Status(&b, Standing{Page: page, State: s}); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()
@@ -256,11 +259,11 @@ func TestWhatARankTellsStandsInItsColumn(t *testing.T) {
 	s.Samples = &samples.Overview{Hosts: []samples.HostDigest{{Host: "gpu1", Digest: samples.Digest{Ranks: []samples.Rank{{Rank: 1, Now: values}}}}}}
 	var b bytes.Buffer
 	page := notebook.Page{Run: "j-abc", Job: "j", Hosts: []notebook.Host{{Name: "gpu1", Ranks: 2}}}
-	if err := Status(&b, page, s, time.Time{}); err != nil {
+	if err := Status(&b, Standing{Page: page, State: s}); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(b.String(), "\n")
-	if at := strings.Index(lines[1], "TELLS"); at < 0 || strings.Index(lines[2], "epoch 1, step 40") != at {
+	if at := strings.Index(lines[2], "TELLS"); at < 0 || strings.Index(lines[3], "epoch 1, step 40") != at {
 		t.Errorf("%s", b.String())
 	}
 }

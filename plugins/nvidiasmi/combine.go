@@ -189,7 +189,7 @@ func (m *machine) takeQuery(query answer, log *Log, logErr error) {
 		m.note(logErr.Error())
 	}
 	if n := len(m.GPUs.GPUs); log.Attached != nil && *log.Attached != n {
-		m.note(fmt.Sprintf("the driver counts %d GPUs, nvidia-smi tells of %d", *log.Attached, n))
+		m.note(fmt.Sprintf("GPUs by the driver: %d, by nvidia-smi: %d", *log.Attached, n))
 	}
 }
 

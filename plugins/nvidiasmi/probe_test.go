@@ -342,7 +342,7 @@ func TestWhatDoesNotFitIsNoted(t *testing.T) {
 	query, list, topology, links := hgx(t, 2)
 	query = strings.Replace(query, "<attached_gpus>2", "<attached_gpus>3", 1)
 	got := probe(t, machineOf(said("WARNING: infoROM is corrupted at gpu 0000:01:00.0\n", query).exit(14), said(list), said(topology), said(links, "\t Link 18: odd\n")))
-	same(t, "notes", strings.Join(got.Notes, "; "), `WARNING: infoROM is corrupted at gpu 0000:01:00.0; the driver counts 3 GPUs, nvidia-smi tells of 2; GPU 1: nvidia-smi nvlink -s says "Link 18: odd"`)
+	same(t, "notes", strings.Join(got.Notes, "; "), `WARNING: infoROM is corrupted at gpu 0000:01:00.0; GPUs by the driver: 3, by nvidia-smi: 2; GPU 1: nvidia-smi nvlink -s says "Link 18: odd"`)
 }
 
 func TestAGPUThatNeedsAResetIsSeenByItsLinks(t *testing.T) {

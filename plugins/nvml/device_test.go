@@ -130,7 +130,7 @@ func TestWhatTheDriversFolderHasMoreIsNotGuessedAt(t *testing.T) {
 	driverLists(t, p, 0, 1, 2, 3)
 	got := probed(t, p)
 	same(t, "PCI", got.GPUs[1].PCI, "")
-	same(t, "notes", got.Notes, []string{"the driver has 2 GPUs more than NVML shows, as in a container or a job's cgroup"})
+	same(t, "notes", got.Notes, []string{"NVML does not show all GPUs that the driver has, as in a container or a job's cgroup: 2 less"})
 }
 
 func TestAddressesComeFromWhicheverFieldHasOne(t *testing.T) {

@@ -72,7 +72,7 @@ func (p *Prober) identify(r *probe, devices []*device) {
 			}
 		}
 	} else if n := len(here); n > 0 {
-		r.note("the driver has %d GPUs more than NVML shows, as in a container or a job's cgroup", n)
+		r.note("NVML does not show all GPUs that the driver has, as in a container or a job's cgroup: %d less", n)
 	}
 	p.known = p.known[:0]
 	for _, d := range devices {

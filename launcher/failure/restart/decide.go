@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/failure"
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // Decide says what follows a failure. rules is nil without a restart block.
@@ -154,7 +155,7 @@ func (d *decider) usedWords(ladder []int) string {
 	for _, rule := range ladder {
 		used += d.used(rule)
 	}
-	return fmt.Sprintf("%s by it %s", plural(used, "restart"), d.window())
+	return fmt.Sprintf("%s by it %s", plural.Of(used, "restart"), d.window())
 }
 
 // unlimited is more than any budget.
@@ -302,7 +303,7 @@ func (d *decider) spent() bool {
 		d.stop("restart has attempts = 0")
 		return true
 	}
-	d.stop("%d of %d restarts used %s: %s", len(d.counted), d.rules.Attempts, d.window(), d.classes())
+	d.stop("%d of %s used %s: %s", len(d.counted), plural.Of(d.rules.Attempts, "restart"), d.window(), d.classes())
 	return true
 }
 
@@ -379,11 +380,4 @@ func duration(seconds float64) string {
 		return fmt.Sprintf("%.1fs", seconds)
 	}
 	return fmt.Sprintf("%ds", whole)
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
