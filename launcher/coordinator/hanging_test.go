@@ -11,6 +11,7 @@ import (
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
+	"github.com/muster-dev/muster/plugins"
 )
 
 // pulse has a host tell that nothing has moved in its ranks for so many seconds.
@@ -195,6 +196,31 @@ func TestWhatIsKnownToMakeNCCLHangIsSaid(t *testing.T) {
 	for _, want := range []string{"the hosts reach a by ", "eth0 on a: nccl { debug", "rank 4 has 0.1 GiB free on its GPU, and a communicator of NCCL takes up to"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("the evidence lacks %q: %s", want, all)
+		}
+	}
+}
+
+// DDP over boards that PCIe joins has no groups, and is what hangs most often.
+func TestBoardsThatPCIeJoinsAreSaidOfAHangOfAnyJobThatNCCLJoins(t *testing.T) {
+	for _, c := range []struct {
+		link plugins.Link
+		more string
+		want string // "": it is not said
+	}{
+		{"PIX", "", "on a, b GPUs are joined by PCIe, PIX (one PCIe bridge), not by NVLink: where an IOMMU or ACS is in the way of direct access (P2P), NCCL hangs in its first collectives; nccl { p2p_disable = true }"},
+		{"NV4", "", ""},
+		{"PIX", "nccl {\n p2p_disable = true\n }", ""},
+		{"PIX", "env = { NCCL_P2P_LEVEL = \"NVL\" }", ""},
+		{"PIX", "mode = \"independent\"", ""},
+		{"PIX", "ranks {\n backend = \"gloo\"\n }", ""},
+	} {
+		d := newGPUDrill(t, c.more)
+		for host := range 2 {
+			d.b.plan.Facts(host).Devices.Links = [][]plugins.Link{{"X", c.link}, {c.link, "X"}}
+		}
+		all := strings.Join(d.b.hangFacts(nil), "\n")
+		if said := strings.Contains(all, "PCIe"); said != (c.want != "") || !strings.Contains(all, c.want) {
+			t.Errorf("%s with %q: %s", c.link, c.more, all)
 		}
 	}
 }
