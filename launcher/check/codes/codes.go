@@ -199,7 +199,7 @@ var All = []Code{
 	{Name: CollectiveHang, Severity: Fail, When: Asked, Meaning: "ranks do not get through an all-reduce in its time; the host or the pair of hosts is named"},
 	{Name: CollectiveWrong, Severity: Fail, When: Asked, Meaning: "an all-reduce gives a wrong sum"},
 	{Name: CollectiveSlow, Severity: Warn, When: Asked, Meaning: "an all-reduce with a host takes more than twice the median"},
-	{Name: CollectiveFailed, Severity: Fail, When: Asked, Meaning: "the run that measures failed"},
+	{Name: CollectiveFailed, Severity: Fail, When: Asked, Meaning: "ranks cannot measure: their torch is missing or cannot use CUDA, or the run that measures failed"},
 	{Name: CollectiveRate, Severity: Info, When: Asked, Meaning: "what was measured"},
 	{Name: ComputeWrong, Severity: Fail, When: Asked, Meaning: "a rank multiplies matrices wrongly, or not at all"},
 	{Name: ComputeSlow, Severity: Warn, When: Asked, Meaning: "a rank multiplies matrices in more than twice the median time of its kind"},
