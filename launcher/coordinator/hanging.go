@@ -64,6 +64,15 @@ type asking struct {
 	stacks map[int]orders.RankStack
 }
 
+// programs are where the ranks' programs were found.
+func (a *asking) programs() map[int]hang.Stack {
+	found := map[int]hang.Stack{}
+	for rank, s := range a.stacks {
+		found[rank] = hang.Stack{How: s.How, Text: s.Text}
+	}
+	return found
+}
+
 // judgeHang looks whether anything still moves.
 func (b *brain) judgeHang() {
 	if b.phase != running {
@@ -280,7 +289,7 @@ func (b *brain) concludeHang(a *asking) {
 func (b *brain) actOnHang(a *asking) {
 	cause, still := b.causeOfHang(a)
 	if b.job.Hang.Action == config.HangReport {
-		f := check.Finding{Code: checks.Silent, Severity: check.Warn, Host: cause.Host, Rank: cause.Rank, Message: cause.Message + "\n  " + strings.Join(cause.Evidence, "\n  ")}
+		f := check.Finding{Code: checks.Silent, Severity: check.Warn, Host: cause.Host, Rank: cause.Rank, Message: cause.Message + "\n  " + strings.Join(cause.Evidence, "\n  "), Fix: strings.Join(cause.Advice, "; ")}
 		for _, f := range check.Apply([]check.Finding{f}, b.job.Check) {
 			b.find(reported(f))
 		}
@@ -289,7 +298,7 @@ func (b *brain) actOnHang(a *asking) {
 	at := b.now.Add(-time.Duration(still * float64(time.Second)))
 	if b.places != nil {
 		rank := a.seen[0].Rank
-		b.ranks[rank].alone.hung = &failure.Event{Class: class.Hang, Message: cause.Message, Host: cause.Host, Rank: rank, At: b.since(at), Evidence: cause.Evidence}
+		b.ranks[rank].alone.hung = &failure.Event{Class: class.Hang, Message: cause.Message, Host: cause.Host, Rank: rank, At: b.since(at), Evidence: cause.Evidence, Advice: cause.Advice}
 		b.send(b.ranks[rank].host, orders.Order{Stop: &orders.Stop{Reason: "it hangs", Ranks: []int{rank}}})
 		return
 	}
@@ -304,7 +313,7 @@ func (b *brain) causeOfHang(a *asking) (cause *report.Cause, still float64) {
 	for _, s := range a.seen {
 		still = min(still, s.Still())
 	}
-	if suspect, ok := hang.Blame(a.seen); ok {
+	if suspect, named := hang.Blame(a.seen, a.programs()); named {
 		rank := suspect.Rank
 		r := b.ranks[rank]
 		c.Rank, c.Host, c.Log, c.Attempt = &rank, suspect.Host, r.log, r.attempt
@@ -313,7 +322,8 @@ func (b *brain) causeOfHang(a *asking) (cause *report.Cause, still float64) {
 		}
 		c.Tail = lastWords(a.stacks[rank])
 	}
-	c.Evidence = append(b.placesOf(a), b.hangFacts(a.seen)...)
+	c.Evidence = append(b.placesOf(a, c.Rank), b.hangFacts(a.seen)...)
+	c.Advice = b.hangAdvice(a, c.Rank)
 	return c, still
 }
 

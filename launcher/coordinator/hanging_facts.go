@@ -29,7 +29,11 @@ func (b *brain) bufferFacts(seen []hang.Seen) (facts []string) {
 	size, channels := b.plan.BufferSettings()
 	_, most := nccl.Buffers(size, channels)
 	for _, s := range seen {
-		for _, one := range b.memory.digests[b.ranks[s.Rank].host].Ranks {
+		digest, told := b.memory.digests[b.ranks[s.Rank].host]
+		if !told {
+			continue // its host has not measured anything yet
+		}
+		for _, one := range digest.Ranks {
 			used := one.Now.Number(samples.DeviceUsed)
 			if one.Rank != s.Rank || used == nil || one.Total == 0 || one.Total-*used >= float64(most) {
 				continue

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/hang"
 	"github.com/muster-dev/muster/launcher/orders"
 )
@@ -19,9 +20,14 @@ func lastWords(s orders.RankStack) string {
 // mostPlaces is how many ranks are told of one by one.
 const mostPlaces = 16
 
-// placesOf says of each rank where it is, the one that is behind first.
-func (b *brain) placesOf(a *asking) []string {
+// placesOf says of each rank where it is and what it has written last: first the suspect, if
+// there is one, then the one that is behind.
+func (b *brain) placesOf(a *asking, suspect *int) []string {
 	sorted := slices.SortedStableFunc(slices.Values(a.seen), func(x, y hang.Seen) int { return x.Mark.Compare(y.Mark) })
+	if suspect != nil {
+		at := slices.IndexFunc(sorted, func(s hang.Seen) bool { return s.Rank == *suspect })
+		sorted = slices.Concat(sorted[at:at+1], sorted[:at], sorted[at+1:])
+	}
 	var lines []string
 	for i, s := range sorted {
 		if i == mostPlaces {
@@ -71,13 +77,74 @@ func (b *brain) placeWords(s hang.Seen, a *asking) string {
 		return fmt.Sprintf("%s on %s: %s", b.rankWords(s.Rank), s.Host, strings.Join(words, ", "))
 	}
 	words = append(words, fmt.Sprintf("pid %d %s", stack.PID, stateWords(stack.State)))
-	switch frames := hang.Innermost(stack.How, stack.Text); {
+	switch frames := a.programs()[s.Rank].Innermost(); {
 	case frames != "" && stack.How == "kernel":
 		words = append(words, "in the kernel at "+frames)
 	case frames != "":
 		words = append(words, "by "+stack.How+" in "+frames)
 	}
+	words = append(words, lastLines(stack)...)
 	return fmt.Sprintf("%s on %s: %s", b.rankWords(s.Rank), s.Host, strings.Join(words, ", "))
+}
+
+// lastLines are the last line that a rank has written, or one of each of its outputs.
+func lastLines(s orders.RankStack) (words []string) {
+	if line := lastLine(s.Stdout); line != "" {
+		words = append(words, "last line "+line)
+	}
+	if line := lastLine(s.Stderr); line != "" {
+		words = append(words, "last on stderr "+line)
+	}
+	return words
+}
+
+// longestLine is how much of a line is told among those of other ranks.
+const longestLine = 120
+
+// lastLine is the last line of an output that has more than blanks in it, in quotes; "" where
+// there is none. Bars of progress begin their line anew without ending it.
+func lastLine(output []byte) string {
+	lines := strings.FieldsFunc(text(output), func(r rune) bool { return r == '\n' || r == '\r' })
+	for _, line := range slices.Backward(lines) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		if shown := []rune(line); len(shown) > longestLine {
+			line = string(shown[:longestLine]) + "..."
+		}
+		return fmt.Sprintf("%q", line)
+	}
+	return ""
+}
+
+// hangAdvice is what can be done with what was found; nil where no program has said where it
+// is, of which the class of a hang says what to do.
+func (b *brain) hangAdvice(a *asking, suspect *int) []string {
+	programs := a.programs()
+	switch {
+	case !b.job.Hang.Stacks:
+		return []string{"hang { stacks = true } finds out where ranks are"}
+	case !slices.ContainsFunc(a.seen, func(s hang.Seen) bool { return programs[s.Rank].At() != "" }):
+		return nil
+	case suspect == nil:
+		return []string{"compare the stacks of the ranks; where all wait in collectives, TORCH_DISTRIBUTED_DEBUG=DETAIL has torch name those that do not match"}
+	case programs[*suspect].At() != "":
+		return []string{fmt.Sprintf("see why %s is in %s: data that it waits for, a branch that only it takes, its GPU", b.rankWords(*suspect), programs[*suspect].At())}
+	}
+	return []string{b.unseenAdvice(*suspect, a.stacks[*suspect].PID)}
+}
+
+// unseenAdvice is how to find out where a rank is whose program has not said so.
+func (b *brain) unseenAdvice(rank, pid int) string {
+	host := b.hosts[b.ranks[rank].host].name
+	if pid == 0 {
+		return fmt.Sprintf("see whether %s answers: it has not said where %s is", host, b.rankWords(rank))
+	}
+	look := fmt.Sprintf("py-spy dump --pid %d on %s, as root, shows where %s is while it hangs", pid, host, b.rankWords(rank))
+	if b.job.Hang.Action != config.HangReport {
+		look += "; hang { action = \"report\" } leaves it running"
+	}
+	return look
 }
 
 // stateWords say what a state of the kernel's means.
