@@ -280,7 +280,7 @@ func (c *chooser) idle(allowed []Device) (idle []Device, table []string, busy in
 
 // checkSharing sees to it that ranks share a device only where that is meant and works.
 func (c *chooser) checkSharing(s share) {
-	if len(s.devices) == 0 || s.ranks <= len(s.devices) && !c.sharesOne(s) {
+	if len(s.devices) == 0 || s.ranks <= len(s.devices) && !sharesOne(s.devices) {
 		return
 	}
 	if c.job.MPS != nil {
@@ -309,9 +309,10 @@ func (c *chooser) checkSpread(s share) {
 	}
 }
 
-func (c *chooser) sharesOne(s share) bool {
-	for i, d := range s.devices {
-		if slices.ContainsFunc(s.devices[:i], d.same) {
+// sharesOne reports whether a device is there twice.
+func sharesOne(devices []Device) bool {
+	for i, d := range devices {
+		if slices.ContainsFunc(devices[:i], d.same) {
 			return true
 		}
 	}

@@ -89,7 +89,7 @@ func (c *chooser) mustSeeOne(s share) (why string, must bool) {
 	switch {
 	case c.job.MPS != nil:
 		return "each GPU has an MPS daemon of its own, and a client sees the daemon's GPU only", true
-	case s.ranks > len(s.devices) || c.sharesOne(s):
+	case s.ranks > len(s.devices) || sharesOne(s.devices):
 		return "ranks share devices, so LOCAL_RANK cannot be a device's number", true
 	case c.job.Independent && s.ranks > 1:
 		return "ranks that do not talk to each other have no use for each other's devices", false

@@ -233,7 +233,6 @@ var All = []Code{
 
 	{Name: "mps_found", Severity: Warn, When: Planning, Meaning: "ranks become clients of an MPS daemon that nobody asked for, or of none though the host speaks of one"},
 	{Name: "mps_unknown", Severity: Warn, When: Planning, Meaning: "which GPUs another user's MPS daemon serves cannot be seen"},
-	{Name: "mps_nccl", Severity: Warn, When: Planning, Meaning: "ranks share a GPU by MPS, which NCCL refuses; see nccl_shared_gpu"},
 	{Name: "mps_daemons", Severity: Warn, When: Planning, Meaning: "NCCL is to join GPUs that have an MPS daemon each"},
 	{Name: "mps_group", Severity: Warn, When: Planning, Meaning: "a group of ranks has two on one GPU"},
 	{Name: "mps_memory", Severity: Warn, When: Planning, Meaning: "the memory limits of a GPU's ranks make more than it has"},
