@@ -41,10 +41,15 @@ func Collective(m Measured) []Finding {
 		}
 		c.byPhase[s.Phase][s.Rank] = s
 	}
-	c.failed()
-	if len(c.byPhase[collective.Torch]) > 0 {
+	switch {
+	case c.faults(): // nothing is measured together then
+		c.compute()
+	case len(c.byPhase[collective.Torch]) > 0:
+		c.failed()
 		c.compute()
 		c.together()
+	default:
+		c.failed()
 	}
 	sortWorstFirst(c.found)
 	return c.found
@@ -63,11 +68,7 @@ const together = "what keeps them apart is to be looked at there: cable, switch 
 func (c *collectiveJudge) failed() {
 	switch {
 	case c.Failed != nil:
-		fix := c.Failed.Tail
-		if strings.Contains(fix, "No module named 'torch'") {
-			fix = "say whose torch it is: python = \"~/venv/bin/python\" in the job, or a setup that puts it into PATH; " + fix
-		}
-		c.add(Finding{Code: codes.CollectiveFailed, Host: c.Failed.Host}, "", fix, "ranks did not get through the measuring: %s", c.Failed.Message)
+		c.add(Finding{Code: codes.CollectiveFailed, Host: c.Failed.Host}, "", c.Failed.Tail, "ranks did not get through the measuring: %s", c.Failed.Message)
 	case len(c.Said) == 0:
 		c.several(codes.CollectiveFailed, "", "muster check without --collective tells what of hosts and torch is known", "ranks have said nothing of what they measured")
 	}
@@ -86,7 +87,7 @@ func (c *collectiveJudge) compute() {
 		s, told := said[rank]
 		where := c.rankFinding(codes.ComputeWrong, rank)
 		switch usual := median(times[s.Name]); {
-		case !told:
+		case !told || s.Fault != "":
 		case s.State != collective.OK:
 			c.add(where, "", leaveOut, "rank %d could not multiply matrices: %s", rank, stateWords(s, c.Ask))
 		case s.Wrong > 0:
@@ -351,8 +352,7 @@ func stateWords(s collective.Said, a collective.Ask) string {
 	case s.State == collective.Hung:
 		return fmt.Sprintf("nothing came of it within %.0f s", a.Limit)
 	case s.Error != "":
-		first, _, _ := strings.Cut(s.Error, "\n")
-		return first
+		return firstLine(s.Error)
 	}
 	return "its process ended without a word"
 }

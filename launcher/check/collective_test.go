@@ -147,3 +147,60 @@ func TestWhoIsSlowOrWrongOrHangsIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// cannot has ranks of these hosts say an error of their own, and the others nothing of what
+// they would have measured with them.
+func (m *Measured) cannot(phase, fault, text string, hosts ...int) {
+	m.Said = slices.DeleteFunc(m.Said, func(s collective.Said) bool {
+		return s.Phase != collective.Torch && (s.Phase != collective.Compute || slices.Contains(hosts, m.Plan.Ranks[s.Rank].Host))
+	})
+	for rank, r := range m.Plan.Ranks {
+		if slices.Contains(hosts, r.Host) {
+			m.Said = append(m.Said, collective.Said{Phase: phase, Rank: rank, State: collective.Failed, Fault: fault, Error: text})
+		}
+	}
+}
+
+// What keeps ranks from measuring is their program's error then, and no cable's.
+func TestAnErrorOfTheRanksProgramIsTheOneFindingAndNoHang(t *testing.T) {
+	const noDriver = "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU.\nmore"
+	for _, test := range []struct {
+		name  string
+		hosts int
+		wrong func(m *Measured)
+		where string
+		rank  bool
+		says  string
+		fix   string
+	}{
+		{"no driver anywhere", 3, func(m *Measured) { m.cannot(collective.Compute, collective.Unusable, noDriver, 0, 1, 2) }, "", false,
+			"torch cannot use CUDA on all 3 hosts: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU.", "torch.version.cuda"},
+		{"a torch for CPUs on one", 3, func(m *Measured) {
+			m.cannot(collective.Compute, collective.Unusable, "Torch not compiled with CUDA enabled", 1)
+		}, "gpu02", false, "gpu02: torch cannot use CUDA there: Torch not compiled with CUDA enabled", "without CUDA"},
+		{"two of four", 4, func(m *Measured) { m.cannot(collective.Compute, collective.Unusable, noDriver, 3, 1) }, "", false,
+			"torch cannot use CUDA on gpu02, gpu04: Found", "nvidia-smi"},
+		{"one rank", 3, func(m *Measured) {
+			m.cannot(collective.Compute, collective.Unusable, "CUDA-capable device(s) is/are busy or unavailable", 1)
+			m.Said = m.Said[:len(m.Said)-1]
+		}, "gpu02", true, "gpu02 GPU 0: torch cannot use CUDA in rank 2: CUDA-capable", "nvidia-smi"},
+		{"no torch, as JAX jobs have", 2, func(m *Measured) {
+			m.Said = nil
+			m.cannot(collective.Torch, "ModuleNotFoundError", "No module named 'torch'", 0, 1)
+			m.Failed = &RunFailed{Host: "gpu01", Message: "rank 0 on gpu01 ended with status 1", Tail: "torch cannot be loaded"}
+		}, "", false, "torch, by which ranks measure whatever the job's own program is, cannot be loaded on all 2 hosts: No module named 'torch'", "python = "},
+		{"an exception in the midst", 4, func(m *Measured) { m.cannot(collective.All, "ValueError", "group size", 2) }, "gpu03", false,
+			"gpu03: ranks could not measure there: ValueError: group size", "error of the program"},
+		{"no memory left", 1, func(m *Measured) {
+			m.cannot(collective.Compute, "OutOfMemoryError", "CUDA out of memory. Tried to allocate 64.00 MiB.", 0)
+		}, "gpu01", false, "OutOfMemoryError: CUDA out of memory.", ""},
+	} {
+		m := measuring(test.hosts)
+		test.wrong(m)
+		found := Collective(*m)
+		if len(found) != 1 || found[0].Code != codes.CollectiveFailed || found[0].Host != test.where || (found[0].Rank != nil) != test.rank ||
+			!strings.Contains(found[0].Message, test.says) || !strings.Contains(found[0].Fix, test.fix) {
+			t.Errorf("%s: got\n%s", test.name, text(found))
+		}
+	}
+}

@@ -45,9 +45,9 @@ var differentHosts = []scenario{
 	{code: codes.CommandMissing, severity: Fail, where: "gpu02", says: "there is no python in PATH (/bin)", wrong: at(1, func(f *facts.Host) { f.Software = &facts.Software{Missing: "there is no python in PATH (/bin)"} })},
 	{code: codes.ModuleDiffers, severity: Fail, where: "gpu02", says: "kernel module is of version 550.54.14", fix: "reboot", wrong: at(1, func(f *facts.Host) { f.Devices.KernelModule = "550.54.14" })},
 	{code: codes.NCCLSharedGPU, severity: Fail, hosts: 1, where: "gpu01 0", says: "ranks 0 and 1 are on it", fix: "gloo", ranks: "per_host = 4\ndevices = 2\nshared = true\nbackend = \"nccl\"", wrong: runs(0, "2.4.0", "")},
-	{code: codes.NCCLSharedGPU, severity: Fail, hosts: 1, where: "gpu01 0", says: "before NCCL 2.30 that cannot be changed; there is 2.29.7", ranks: "per_host = 4\ndevices = 2\nshared = true", more: `env = { NCCL_MULTI_RANK_GPU_ENABLE = "1" }`, wrong: runs(0, "2.4.0", "2.29.7")},
+	{code: codes.NCCLSharedGPU, severity: Fail, hosts: 1, where: "gpu01 0", says: "before 2.30 that cannot be changed, and there is 2.29.7", ranks: "per_host = 4\ndevices = 2\nshared = true", more: `env = { NCCL_MULTI_RANK_GPU_ENABLE = "1" }`, wrong: runs(0, "2.4.0", "2.29.7")},
 	{code: codes.NCCLSharedGPU, severity: Warn, hosts: 1, where: "gpu01 0", says: "Duplicate GPU", ranks: "per_host = 4\ndevices = 2\nshared = true", wrong: runs(0, "2.4.0", "")},
-	{code: codes.NCCLSharedGPU, severity: Fail, hosts: 1, where: "gpu01 0", says: "allows it on demand", fix: "NCCL_MULTI_RANK_GPU_ENABLE", ranks: "per_host = 4\ndevices = 2\nshared = true", wrong: runs(0, "2.12.0", "2.30.1")},
+	{code: codes.NCCLSharedGPU, severity: Fail, hosts: 1, where: "gpu01 0", says: "2.30.1 allows more on demand", fix: "NCCL_MULTI_RANK_GPU_ENABLE", ranks: "per_host = 4\ndevices = 2\nshared = true", wrong: runs(0, "2.12.0", "2.30.1")},
 }
 
 // inParts cuts GPU 0 of the only host into two MIG devices.

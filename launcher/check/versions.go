@@ -2,13 +2,12 @@ package check
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/nccl"
+	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/plugins"
 )
 
@@ -104,51 +103,27 @@ func (j *judge) torchMissing() {
 	}
 }
 
-// Since NCCL 2.30 ranks may share a GPU if a variable says so (K).
-const sharedSince = "2.30"
-
-// sharing tells of ranks that share a GPU, which NCCL refuses as "Duplicate GPU detected"
-// (nccl issues 103, 231, 418): it tells GPUs apart by PCI address, so that MPS does not help,
-// and MIG since NCCL 2.31 only (see nccl.OnMIG).
+// sharing tells of ranks whose devices NCCL does not take: they share some, or have MIG
+// devices (see nccl.OnDevices).
 func (j *judge) sharing() {
 	if j.in.Plan.Backend != "nccl" {
 		return
 	}
-	for i, part := range j.in.Plan.Hosts {
-		a, b, shared := j.twoOnOne(i)
-		if !shared {
-			j.parts(i)
-			continue
-		}
-		version := j.in.Hosts[i].runsWith().NCCL
-		asked := j.variable(i, "NCCL_MULTI_RANK_GPU_ENABLE") == "1"
-		allowed := version != "" && !earlier(version, sharedSince)
-		if allowed && asked {
-			continue
-		}
-		device, fix := j.in.Plan.Ranks[a].Device, "give each rank a GPU of its own, or write ranks { backend = \"gloo\" }"
-		words := "before NCCL 2.30 that cannot be changed"
-		switch {
-		case allowed:
-			words = "this NCCL, " + version + ", allows it on demand"
-			fix = "env = { NCCL_MULTI_RANK_GPU_ENABLE = \"1\" } (experimental), or ranks { backend = \"gloo\" }"
-		case version != "":
-			words += "; there is " + version
-		}
-		unsure := version == "" && j.in.Job.Backend != "nccl" // nobody has asked for NCCL
-		f := Finding{Code: codes.NCCLSharedGPU, Host: part.Name, GPU: &device.Index}
-		j.add(f, lowered(Fail, unsure, Warn), fix, "ranks %d and %d are on it, and NCCL takes one rank of a job per GPU (\"Duplicate GPU detected\"): %s", a, b, words)
+	var found plan.Meeting
+	for _, h := range j.in.Hosts {
+		found.Software = append(found.Software, h.runsWith())
 	}
-}
-
-// parts tells of ranks on MIG devices that NCCL does not take.
-func (j *judge) parts(host int) {
-	software := j.in.Hosts[host].runsWith()
-	verdict, why, fix := j.in.Plan.OnMIG(host, software, j.variable(host, "NCCL_MULTI_RANK_GPU_ENABLE") == "1")
-	unsure := software.NCCL == "" && j.in.Job.Backend != "nccl"
-	f := Finding{Code: codes.NCCLSharedGPU, Host: j.in.Plan.Hosts[host].Name}
-	switch verdict {
-	case nccl.MIGUnknown, nccl.MIGRefused:
+	for i, part := range j.in.Plan.Hosts {
+		verdict, why, fix := j.in.Plan.OnDevices(i, found)
+		if verdict != nccl.Unknown && verdict != nccl.Refuses {
+			continue
+		}
+		f := Finding{Code: codes.NCCLSharedGPU, Host: part.Name}
+		if a, b, shared := j.twoOnOne(i); shared {
+			f.GPU = &j.in.Plan.Ranks[a].Device.Index
+			why = fmt.Sprintf("ranks %d and %d are on it, and %s", a, b, why)
+		}
+		unsure := found.Software[i].NCCL == "" && j.in.Job.Backend != "nccl" // nobody has asked for NCCL
 		j.add(f, lowered(Fail, unsure, Warn), fix, "%s", why)
 	}
 }
@@ -167,20 +142,4 @@ func (j *judge) twoOnOne(host int) (a, b int, shared bool) {
 		first[key] = r.Rank
 	}
 	return 0, 0, false
-}
-
-// earlier compares the numbers of versions such as 2.29.3.
-func earlier(a, b string) bool {
-	as, bs := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range bs {
-		if i >= len(as) {
-			return true
-		}
-		x, _ := strconv.Atoi(as[i])
-		y, _ := strconv.Atoi(bs[i])
-		if x != y {
-			return x < y
-		}
-	}
-	return false
 }

@@ -39,7 +39,7 @@ func For(backend string, ranks []int) Ask {
 
 // Longest bounds all that the script does, with the time that Python needs to load torch.
 func (a Ask) Longest() time.Duration {
-	return 90*time.Second + time.Duration(4*a.Limit*float64(len(a.Rounds)+2)*float64(time.Second))
+	return 90*time.Second + time.Duration(4*a.Limit*float64(len(a.Rounds)+3)*float64(time.Second))
 }
 
 // Rounds pairs hosts with their neighbours in a ring, so that each is with two others: in

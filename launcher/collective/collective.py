@@ -20,7 +20,18 @@ LIMIT = ASK["limit"]
 CUDA = ASK["backend"] == "nccl"
 
 
-LONGEST = 4 * LIMIT * (len(ASK["rounds"]) + 2)  # of all phases
+LONGEST = 4 * LIMIT * (len(ASK["rounds"]) + 3)  # of all phases
+
+
+class Unusable(Exception):
+    """torch cannot use what the ranks are to compute on."""
+
+
+def fault_of(error):
+    """The kind of an error that is the program's own; "" of what CUDA, NCCL and gloo meet
+    with: those raise RuntimeError and what is derived from it, and so does want of memory."""
+    kind = type(error).__name__
+    return "" if isinstance(error, (RuntimeError, OSError)) and kind != "OutOfMemoryError" else kind
 
 
 def say(result):
@@ -40,6 +51,10 @@ def ranks_of(hosts):
 
 def my_host():
     return next(h for h in range(len(ASK["ranks"])) if RANK in ranks_of([h]))
+
+
+def words_of(error):
+    return (str(error).strip() or repr(error))[-500:]
 
 
 class Child:
@@ -62,7 +77,7 @@ class Child:
         try:
             function(tell)
         except BaseException as error:  # whatever it is, it is the result
-            tell(error=(str(error).strip() or repr(error))[-500:])
+            tell(error=words_of(error), fault=fault_of(error))
         os._exit(0)
 
     def results(self, first, limit):
@@ -84,8 +99,8 @@ class Child:
 
 
 def phase(name, function):
-    """Runs a phase and says what came of it. Whoever comes to it late may have been held up
-    by the one before."""
+    """Runs a phase, says what came of it and returns that. Whoever comes to it late may have
+    been held up by the one before."""
     said, silent = Child(function).results(3 * LIMIT, LIMIT + 5)
     result = {"phase": name, "state": "met"}
     for one in said:
@@ -93,6 +108,7 @@ def phase(name, function):
     if result["state"] == "met":
         result["state"] = "hung" if silent else "failed"
     say(result)
+    return result
 
 
 def timeout(seconds=LIMIT):
@@ -109,12 +125,17 @@ def serve(tell):
         time.sleep(3600)  # until it is ended
 
 
+def connect():
+    from torch.distributed import TCPStore
+
+    return TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), WORLD, False, timeout(), wait_for_workers=False)
+
+
 def meet(prefix, ranks):
     """The store, once all these ranks have come to this phase."""
-    from torch.distributed import PrefixStore, TCPStore
+    from torch.distributed import PrefixStore
 
-    store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), WORLD, False, timeout(), wait_for_workers=False)
-    own = PrefixStore(prefix, store)
+    own = PrefixStore(prefix, connect())
     own.set("here/%d" % RANK, "1")
     own.wait(["here/%d" % r for r in ranks], timeout(2 * LIMIT))
     return own
@@ -126,7 +147,15 @@ def device():
     if not CUDA:
         torch.set_num_threads(1)
         return torch.device("cpu")
-    torch.cuda.set_device(LOCAL)
+    try:
+        torch.cuda.set_device(LOCAL)
+        torch.zeros(1, device="cuda")
+    except Exception as error:
+        if fault_of(error) == "OutOfMemoryError":
+            raise
+        raise Unusable(words_of(error)) from error
+    if not torch.distributed.is_nccl_available():
+        raise Unusable("this torch has no NCCL")
     return torch.device("cuda", LOCAL)
 
 
@@ -232,6 +261,21 @@ def pcie(where):
     return found
 
 
+def all_can(can):
+    """Whether all ranks can go on. Where one cannot, the others would wait for it in each
+    phase, and nothing that lies between them is the reason."""
+
+    def ask(tell):
+        store = connect()
+        if not can:
+            store.add("cannot", 1)
+        meet("can", range(WORLD))
+        tell(cannot=store.add("cannot", 0))
+
+    said, _ = Child(ask).results(3 * LIMIT, LIMIT)
+    return not any(one.get("cannot") for one in said)
+
+
 def done(tell):
     """Keeps the store until nobody needs it."""
     tell(state="met")
@@ -243,23 +287,28 @@ def done(tell):
 def main():
     if sum(ASK["ranks"]) != WORLD:
         sys.exit("the plan has changed meanwhile: %d ranks, not %d" % (WORLD, sum(ASK["ranks"])))
-    import torch  # once, for all children
-    import torch.distributed as dist
-
+    try:
+        import torch  # once, for all children
+    except Exception as error:
+        say({"phase": "torch", "state": "failed", "error": words_of(error), "fault": type(error).__name__})
+        sys.exit("torch cannot be loaded")
     say({"phase": "torch", "state": "ok", "version": torch.__version__})
-    if CUDA and not dist.is_nccl_available():
-        sys.exit("this torch has no NCCL")
     store = Child(serve) if RANK == 0 and WORLD > 1 else None
-    phase("compute", compute)
+    can = not phase("compute", compute).get("fault")
     if WORLD > 1:
-        phase("all", all_reduce("all", list(range(WORLD))))
-        for number, pairs in enumerate(ASK["rounds"]):
-            for pair in pairs:
-                if my_host() in pair:
-                    phase("round %d" % number, all_reduce("%d/%d-%d" % (number, pair[0], pair[1]), ranks_of(pair)))
+        if all_can(can):
+            together()
         Child(done).results(LONGEST, LONGEST)
     if store is not None:
         store.end()
+
+
+def together():
+    phase("all", all_reduce("all", list(range(WORLD))))
+    for number, pairs in enumerate(ASK["rounds"]):
+        for pair in pairs:
+            if my_host() in pair:
+                phase("round %d" % number, all_reduce("%d/%d-%d" % (number, pair[0], pair[1]), ranks_of(pair)))
 
 
 main()

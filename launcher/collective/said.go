@@ -13,6 +13,9 @@ const (
 	Failed = "failed" // Error says how
 )
 
+// Unusable is the fault of a rank whose torch cannot use CUDA, or has no NCCL.
+const Unusable = "Unusable"
+
 // Phases of a rank.
 const (
 	Torch   = "torch" // it is loaded
@@ -26,6 +29,7 @@ type Said struct {
 	Rank    int     `json:"rank"`
 	State   string  `json:"state"`
 	Error   string  `json:"error"`
+	Fault   string  `json:"fault"` // the kind of an error of the program's own, and no network's or card's; else ""
 	Bytes   int     `json:"bytes"`
 	Seconds float64 `json:"seconds"` // of the best try; of an all-reduce its slowest rank's
 	Wrong   int     `json:"wrong"`   // numbers of the result that are not what they must be

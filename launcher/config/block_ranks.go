@@ -79,7 +79,18 @@ func (d *decoder) placement(c content) Placement {
 		DeviceNames:  d.oneOf(c.attrs["device_names"], "", namings),
 		Bind:         d.oneOf(c.attrs["bind"], "numa", bindings),
 		MinFree:      d.size(c.attrs["min_free"], 0, minMinFree, maxMinFree),
+
+		VisibilityAt:  d.valueAt(c.attrs["visibility"]),
+		DeviceNamesAt: d.valueAt(c.attrs["device_names"]),
 	}
+}
+
+// valueAt is where the value of an attribute is written; "" where none is.
+func (d *decoder) valueAt(attr *hclsyntax.Attribute) string {
+	if attr == nil || !d.isSet(attr) {
+		return ""
+	}
+	return placeOf(attr.Expr.Range())
 }
 
 // overrideRanks applies the ranks block of a host block.

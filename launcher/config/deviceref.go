@@ -11,14 +11,14 @@ import (
 
 // deviceForms says how a device can be named.
 const deviceForms = `A device is its number in nvidia-smi (0), a UUID or the beginning of one ("GPU-8932f937"), ` +
-	`a PCI address ("0000:0f:00.0"), the whole UUID of a MIG device ("MIG-..."), or a profile of MIG ("1g.10gb") for any of it; nvidia-smi -L lists them.`
+	`a PCI address ("0000:0f:00.0"), the UUID of a MIG device or the beginning of one ("MIG-f90ac100"), or a profile of MIG ("1g.10gb") for any of it; nvidia-smi -L lists them.`
 
 const wholeUUID = `[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}`
 
 var (
 	numberForm = regexp.MustCompile(`^[0-9]{1,9}$`)
 	gpuForm    = regexp.MustCompile(`^GPU-[0-9A-Fa-f][0-9A-Fa-f-]{0,35}$`)
-	migForm    = regexp.MustCompile(`^MIG-(?:` + wholeUUID + `|GPU-` + wholeUUID + `/[0-9]{1,3}/[0-9]{1,3})$`) // the second until R470
+	migForm    = regexp.MustCompile(`^MIG-(?:[0-9A-Fa-f][0-9A-Fa-f-]{0,35}|GPU-[0-9A-Fa-f][0-9A-Fa-f-]{0,35}(?:/[0-9]{1,3}/[0-9]{1,3})?)$`) // the second until R470
 	bareForm   = regexp.MustCompile(`^` + wholeUUID + `$`)
 	spanForm   = regexp.MustCompile(`^([0-9]{1,9})-([0-9]{1,9})$`)
 	// nickname is what programs call a device that they know by its number.
@@ -66,7 +66,7 @@ func deviceAdvice(text string) string {
 	case bareForm.MatchString(text):
 		return fmt.Sprintf("%s lacks its beginning: write \"GPU-%s\", or \"MIG-%s\" for a MIG instance.", quoted(text), text, text)
 	case strings.HasPrefix(lower, "mig-"):
-		return quoted(text) + " is not the whole UUID of a MIG instance: write it as nvidia-smi -L lists it."
+		return quoted(text) + " is no UUID of a MIG device: write it, or its beginning, as nvidia-smi -L lists it."
 	case strings.HasPrefix(lower, "gpu-"):
 		return quoted(text) + " is no UUID: after GPU- come hex digits and dashes, 36 at most. nvidia-smi -L lists UUIDs."
 	case numberForm.MatchString(text):

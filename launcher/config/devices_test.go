@@ -43,7 +43,7 @@ func TestDevicesSayWhatToWrite(t *testing.T) {
 		`{ a = 2 }`:                             `"a" is no profile of MIG. Between braces`,
 		`{}`:                                    "The braces are empty",
 		`{ "1g.5gb" = 1000, "2g.10gb" = 1000 }`: "asks for 2000 MIG devices",
-		`["MIG-GPU-8932f9/1/0"]`:                "as nvidia-smi -L lists it",
+		`["MIG-GPU-8932f9/1"]`:                  "as nvidia-smi -L lists it",
 		`["${"$"}{x}"]`:                         `"$${x}" names no device`,
 		`"0-3"`:                                 "Write devices = [0, 1, 2, 3].",
 		`"0,1"`:                                 "Write devices = [0, 1].",

@@ -7,6 +7,7 @@
 package config
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
@@ -114,6 +115,23 @@ type Host struct {
 	perHostAt hcl.Range            // of per_host as this host has it; zero where none is written
 }
 
+// AskedAt is where the job file says how many devices the host's ranks get, or which: a number
+// of devices, per_host, or else devices; FILE:LINE,COLUMNS. "" where it says nothing of them.
+func (h *Host) AskedAt() string {
+	if written := placeOf(h.perHostAt); written != "" && h.Devices.Kind != DevicesCount {
+		return written
+	}
+	return cmp.Or(placeOf(h.Devices.Range), placeOf(h.perHostAt))
+}
+
+// placeOf is a range in the job file as messages have it; "" of none.
+func placeOf(at hcl.Range) string {
+	if at.Filename == "" {
+		return ""
+	}
+	return at.String()
+}
+
 // Stop is how workers are ended.
 type Stop struct {
 	Grace  time.Duration // between the stop signal and SIGKILL; 30s unless set
@@ -174,6 +192,9 @@ type Placement struct {
 	DeviceNames  string  // "uuid", "index", or "" (uuid, unless the torch found is too old for it)
 	Bind         string  // "numa" (default) or "none"
 	MinFree      uint64  // bytes; a GPU with this much free memory is not busy; 0: not set
+	// VisibilityAt and DeviceNamesAt are where these are written, FILE:LINE,COLUMNS; "" where they
+	// are not.
+	VisibilityAt, DeviceNamesAt string
 }
 
 // RanksPerGPU is how many ranks a GPU gets at most, as long as nothing else is said.

@@ -26,7 +26,7 @@ func (b *brain) diagnose() (found failure.Found, ok bool) {
 	}
 	var events []failure.Event
 	if b.lost != nil {
-		event := failure.Event{Class: b.lost.Class, Message: b.lost.Message, Host: b.lost.Host, Rank: failure.NoRank, At: b.since(b.lostAt), Evidence: b.lost.Evidence}
+		event := failure.Event{Class: b.lost.Class, Message: b.lost.Message, Host: b.lost.Host, Rank: failure.NoRank, At: b.since(b.lostAt), Evidence: b.lost.Evidence, Advice: b.lost.Advice}
 		if b.lost.Rank != nil {
 			event.Rank = *b.lost.Rank
 		}
@@ -261,6 +261,9 @@ func (b *brain) causeOf(found failure.Found) (*report.Cause, int) {
 	c := &report.Cause{
 		Class: v.Class, Message: v.Message, Host: found.Host, Attempt: b.attemptOf(found.Rank), Confidence: v.Confidence,
 		Evidence: v.Evidence, Numbers: v.Numbers, Notes: v.Notes, Advice: kind.Advice,
+	}
+	if v.Advice != nil {
+		c.Advice = v.Advice
 	}
 	if found.Rank == failure.NoRank {
 		if first := b.firstFailure(); first >= 0 && strings.HasPrefix(v.Class, "mps.") { // its end is that of the cause

@@ -1,9 +1,7 @@
 package coordinator
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,10 +14,8 @@ import (
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/progress"
 	"github.com/muster-dev/muster/launcher/hang"
-	"github.com/muster-dev/muster/launcher/nccl"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/report"
-	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -66,6 +62,15 @@ type asking struct {
 	seen   []hang.Seen // when they were found
 	open   map[int]bool
 	stacks map[int]orders.RankStack
+}
+
+// programs are where the ranks' programs were found.
+func (a *asking) programs() map[int]hang.Stack {
+	found := map[int]hang.Stack{}
+	for rank, s := range a.stacks {
+		found[rank] = hang.Stack{How: s.How, Text: s.Text}
+	}
+	return found
 }
 
 // judgeHang looks whether anything still moves.
@@ -285,7 +290,7 @@ func (b *brain) concludeHang(a *asking) {
 func (b *brain) actOnHang(a *asking) {
 	cause, still := b.causeOfHang(a)
 	if b.job.Hang.Action == config.HangReport {
-		f := check.Finding{Code: checks.Silent, Severity: check.Warn, Host: cause.Host, Rank: cause.Rank, Message: cause.Message + "\n  " + strings.Join(cause.Evidence, "\n  ")}
+		f := check.Finding{Code: checks.Silent, Severity: check.Warn, Host: cause.Host, Rank: cause.Rank, Message: cause.Message + "\n  " + strings.Join(cause.Evidence, "\n  "), Fix: strings.Join(cause.Advice, "; ")}
 		for _, f := range check.Apply([]check.Finding{f}, b.job.Check) {
 			b.find(reported(f))
 		}
@@ -294,7 +299,7 @@ func (b *brain) actOnHang(a *asking) {
 	at := b.now.Add(-time.Duration(still * float64(time.Second)))
 	if b.places != nil {
 		rank := a.seen[0].Rank
-		b.ranks[rank].alone.hung = &failure.Event{Class: class.Hang, Message: cause.Message, Host: cause.Host, Rank: rank, At: b.since(at), Evidence: cause.Evidence}
+		b.ranks[rank].alone.hung = &failure.Event{Class: class.Hang, Message: cause.Message, Host: cause.Host, Rank: rank, At: b.since(at), Evidence: cause.Evidence, Advice: cause.Advice}
 		b.send(b.ranks[rank].host, orders.Order{Stop: &orders.Stop{Reason: "it hangs", Ranks: []int{rank}}})
 		return
 	}
@@ -309,7 +314,7 @@ func (b *brain) causeOfHang(a *asking) (cause *report.Cause, still float64) {
 	for _, s := range a.seen {
 		still = min(still, s.Still())
 	}
-	if suspect, ok := hang.Blame(a.seen); ok {
+	if suspect, named := hang.Blame(a.seen, a.programs()); named {
 		rank := suspect.Rank
 		r := b.ranks[rank]
 		c.Rank, c.Host, c.Log, c.Attempt = &rank, suspect.Host, r.log, r.attempt
@@ -318,140 +323,9 @@ func (b *brain) causeOfHang(a *asking) (cause *report.Cause, still float64) {
 		}
 		c.Tail = lastWords(a.stacks[rank])
 	}
-	c.Evidence = append(b.placesOf(a), b.hangFacts(a)...)
+	c.Evidence = append(b.placesOf(a, c.Rank), b.hangFacts(a.seen)...)
+	c.Advice = b.hangAdvice(a, c.Rank)
 	return c, still
-}
-
-func lastWords(s orders.RankStack) string {
-	if len(s.Stderr) > 0 {
-		return text(s.Stderr)
-	}
-	return text(s.Stdout)
-}
-
-// mostPlaces is how many ranks are told of one by one.
-const mostPlaces = 16
-
-// placesOf says of each rank where it is, the one that is behind first.
-func (b *brain) placesOf(a *asking) []string {
-	sorted := slices.SortedStableFunc(slices.Values(a.seen), func(x, y hang.Seen) int { return x.Mark.Compare(y.Mark) })
-	var lines []string
-	for i, s := range sorted {
-		if i == mostPlaces {
-			lines = append(lines, fmt.Sprintf("and %d more", len(sorted)-i))
-			break
-		}
-		lines = append(lines, b.placeWords(s, a))
-	}
-	return append(lines, b.stackWords(sorted, a)...)
-}
-
-// stackWords say where stacks are to be found, and why there are none of the program.
-func (b *brain) stackWords(sorted []hang.Seen, a *asking) []string {
-	var lines, reasons []string
-	for i, s := range sorted {
-		stack := a.stacks[s.Rank]
-		if stack.File != "" && i == 0 {
-			lines = append(lines, fmt.Sprintf("all of its stack: %s:%s; those of the others lie beside their output too", s.Host, stack.File))
-		}
-		if stack.Recorder != "" && len(lines) < mostPlaces {
-			lines = append(lines, fmt.Sprintf("torch's flight recorder has written what rank %d did last: %s:%s", s.Rank, s.Host, stack.Recorder))
-		}
-		if stack.Why != "" && !slices.Contains(reasons, stack.Why) {
-			reasons = append(reasons, stack.Why)
-		}
-	}
-	for _, why := range reasons {
-		lines = append(lines, "no stack of the program: "+why)
-	}
-	return lines
-}
-
-func (b *brain) placeWords(s hang.Seen, a *asking) string {
-	words := []string{fmt.Sprintf("silent for %.0f s", s.Quiet())}
-	if s.Mark.Known() {
-		words = slices.Insert(words, 0, "at "+s.Mark.String())
-	}
-	switch {
-	case s.Spins:
-		words = append(words, "its GPU busy without traffic, as NCCL's kernels wait")
-	case s.Device != nil:
-		words = append(words, "its GPU at rest")
-	}
-	stack, found := a.stacks[s.Rank]
-	if !found {
-		words = append(words, "its host has not said where it is")
-		return fmt.Sprintf("%s on %s: %s", b.rankWords(s.Rank), s.Host, strings.Join(words, ", "))
-	}
-	words = append(words, fmt.Sprintf("pid %d %s", stack.PID, stateWords(stack.State)))
-	switch frames := hang.Innermost(stack.How, stack.Text); {
-	case frames != "" && stack.How == "kernel":
-		words = append(words, "in the kernel at "+frames)
-	case frames != "":
-		words = append(words, "by "+stack.How+" in "+frames)
-	}
-	return fmt.Sprintf("%s on %s: %s", b.rankWords(s.Rank), s.Host, strings.Join(words, ", "))
-}
-
-// stateWords say what a state of the kernel's means.
-func stateWords(state string) string {
-	switch {
-	case strings.HasPrefix(state, "T"), strings.HasPrefix(state, "t"):
-		return "is stopped (SIGSTOP or a debugger): kill -CONT has it go on"
-	case strings.HasPrefix(state, "D"):
-		return "waits for a device or a file system (" + state + ")"
-	}
-	return "is " + state
-}
-
-// hangFacts are what is known to make NCCL hang without a word.
-func (b *brain) hangFacts(a *asking) []string {
-	if b.plan.Backend != "nccl" {
-		return nil
-	}
-	var facts []string
-	size, channels := b.plan.BufferSettings()
-	_, most := nccl.Buffers(size, channels)
-	for _, s := range a.seen {
-		for _, one := range b.memory.digests[b.ranks[s.Rank].host].Ranks {
-			used := one.Now.Number(samples.DeviceUsed)
-			if one.Rank != s.Rank || used == nil || one.Total == 0 || one.Total-*used >= float64(most) {
-				continue
-			}
-			facts = append(facts, fmt.Sprintf("%s has %.1f GiB free on its GPU, and a communicator of NCCL takes up to %.1f GiB: a buffer that cannot be allocated is a known cause; less for torch (memory_fraction, a smaller micro-batch) or a smaller nccl { buffer_size }",
-				b.rankWords(s.Rank), (one.Total-*used)/(1<<30), float64(most)/(1<<30)))
-		}
-	}
-	if len(b.hosts) > 1 {
-		facts = append(facts, b.interfaceFact())
-	}
-	for _, g := range b.plan.Groups {
-		if !g.Fast() {
-			facts = append(facts, fmt.Sprintf("ranks %d and %d reach each other by %s: a hang with P2P over such links is known; nccl { p2p_disable = true } tells", g.Pair[0], g.Pair[1], g.Link))
-			break
-		}
-	}
-	return facts
-}
-
-// interfaceFact says by which interfaces the hosts reach the first one, which is where NCCL's
-// sockets belong: a rank that takes another waits without a word.
-func (b *brain) interfaceFact() string {
-	meeting := b.meeting()
-	byName := map[string][]string{}
-	for i, h := range b.hosts {
-		name := cmp.Or(b.plan.Interface(i, meeting), "an unknown interface")
-		byName[name] = append(byName[name], h.name)
-	}
-	var words []string
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		hosts := byName[name]
-		if len(hosts) > mostPlaces {
-			hosts = append(slices.Clone(hosts[:mostPlaces]), fmt.Sprintf("%d more", len(hosts)-mostPlaces))
-		}
-		words = append(words, name+" on "+strings.Join(hosts, ", "))
-	}
-	return "the hosts reach " + b.hosts[0].name + " by " + strings.Join(words, "; ") + ": nccl { debug = \"INFO\" } shows whether NCCL's sockets are there, nccl { socket_ifname = ... } puts them there"
 }
 
 // endsByHang reports whether a failure is a hang that the job file wants no restart after.

@@ -1,15 +1,18 @@
 package coordinator
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/muster-dev/muster/launcher/hang"
+	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
+	"github.com/muster-dev/muster/plugins"
 )
 
 // pulse has a host tell that nothing has moved in its ranks for so many seconds.
@@ -189,6 +192,104 @@ func TestWhatIsKnownToMakeNCCLHangIsSaid(t *testing.T) {
 	for _, want := range []string{"the hosts reach a by ", "eth0 on a: nccl { debug", "rank 4 has 0.1 GiB free on its GPU, and a communicator of NCCL takes up to"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("the evidence lacks %q: %s", want, all)
+		}
+	}
+}
+
+// hangsIn has a hang of four ranks on two hosts, silent alike and at one step, whose stacks py-spy
+// has taken: the innermost frame of each; "" where there is none.
+func (d *drill) hangsIn(frames ...string) *report.Cause {
+	a := &asking{stacks: map[int]orders.RankStack{}}
+	for rank, frame := range frames {
+		a.seen = append(a.seen, hang.Seen{Pulse: hang.Pulse{Rank: rank, Age: 1000, Output: 70, Told: 70, CPU: 70, Files: 70}, Host: d.b.hosts[rank/2].name, Mark: observe.Nowhere})
+		stack := orders.RankStack{PID: 40 + rank, State: "S (sleeping)", Stdout: []byte(fmt.Sprintf("step 4 of rank %d\n\n", rank)), Stderr: []byte("12%\r 13%\r")}
+		if frame != "" {
+			stack.How, stack.Text, stack.File = "py-spy", "Thread 1 (idle): \"MainThread\"\n    "+frame+"\n", fmt.Sprintf("/logs/rank-%d.stacks", rank)
+		}
+		a.stacks[rank] = stack
+	}
+	cause, _ := d.b.causeOfHang(a)
+	return cause
+}
+
+const waits = "all_reduce (torch/distributed/distributed_c10d.py:2806)"
+
+func TestARankThatTheStacksShowElsewhereIsNamedAndToldOfFirst(t *testing.T) {
+	c := newGPUDrill(t, `hang { silence = "1m" }`).hangsIn(waits, waits, "work (gl.py:9)", waits)
+	if c.Rank == nil || *c.Rank != 2 || !strings.Contains(c.Message, "rank 2 on b is the one to look at: by the stacks it alone is elsewhere, in work (gl.py:9)") {
+		t.Errorf("%+v", c)
+	}
+	if !strings.HasPrefix(c.Evidence[0], "rank 2 on b") || !strings.Contains(strings.Join(c.Evidence, "\n"), "all of its stack: b:/logs/rank-2.stacks") {
+		t.Errorf("%s", strings.Join(c.Evidence, "\n"))
+	}
+}
+
+func TestWhatIsAdvisedOfAHangIsWhatIsNotDoneYet(t *testing.T) {
+	for _, c := range []struct {
+		hang   string
+		frames []string
+		want   string
+	}{
+		{"", []string{waits, waits, "work (gl.py:9)", waits}, "see why rank 2 is in work (gl.py:9)"},
+		{"", []string{waits, waits, waits, waits}, "compare the stacks of the ranks; where all wait in collectives, TORCH_DISTRIBUTED_DEBUG=DETAIL"},
+		{"", []string{waits, "", waits, waits}, "py-spy dump --pid 41 on a, as root, shows where rank 1 is while it hangs"},
+		{"action = \"stop\"", []string{waits, "", waits, waits}, "action = \"report\" } leaves it running"},
+		{"stacks = false", []string{"", "", "", ""}, "hang { stacks = true }"},
+		{"", []string{"", "", "", ""}, ""}, // what the class of a hang advises: how stacks are had
+	} {
+		cause := newGPUDrill(t, "hang {\n"+c.hang+"\n}").hangsIn(c.frames...)
+		if all := strings.Join(cause.Advice, "\n"); !strings.Contains(all, c.want) || c.want == "" && all != "" {
+			t.Errorf("%q %q: %s", c.hang, c.frames, all)
+		}
+	}
+}
+
+func TestTheLastLineOfEachRankIsEvidenceOfAHang(t *testing.T) {
+	c := newGPUDrill(t, `hang { silence = "1m" }`).hangsIn(waits, waits, waits, waits)
+	for rank := range 4 {
+		want := fmt.Sprintf(`last line "step 4 of rank %d", last on stderr "13%%"`, rank)
+		if !strings.HasPrefix(c.Evidence[rank], fmt.Sprint("rank ", rank, " on ")) || !strings.HasSuffix(c.Evidence[rank], want) {
+			t.Errorf("%s lacks %s", c.Evidence[rank], want)
+		}
+	}
+	if long := lastLine([]byte(strings.Repeat("x", 5000))); len(long) > longestLine+5 {
+		t.Errorf("a long line takes %d bytes", len(long))
+	}
+}
+
+func TestOfManyRanksThatHangSomeAreToldOfAndTheRestAreCounted(t *testing.T) {
+	a := &asking{}
+	d := newDrillOf(t, "")
+	for rank := range 40 {
+		a.seen = append(a.seen, hang.Seen{Pulse: hang.Pulse{Rank: rank}, Host: "a", Mark: observe.Nowhere})
+	}
+	lines := d.b.placesOf(a, new(30))
+	if len(lines) != mostPlaces+1 || lines[mostPlaces] != "and 24 more" || !strings.HasPrefix(lines[0], "rank 30 on a") {
+		t.Errorf("%d lines: %q", len(lines), lines)
+	}
+}
+
+// DDP over boards that PCIe joins has no groups, and is what hangs most often.
+func TestBoardsThatPCIeJoinsAreSaidOfAHangOfAnyJobThatNCCLJoins(t *testing.T) {
+	for _, c := range []struct {
+		link plugins.Link
+		more string
+		want string // "": it is not said
+	}{
+		{"PIX", "", "on a, b GPUs are joined by PCIe, PIX (one PCIe bridge), not by NVLink: where an IOMMU or ACS is in the way of direct access (P2P), NCCL hangs in its first collectives; nccl { p2p_disable = true }"},
+		{"NV4", "", ""},
+		{"PIX", "nccl {\n p2p_disable = true\n }", ""},
+		{"PIX", "env = { NCCL_P2P_LEVEL = \"NVL\" }", ""},
+		{"PIX", "mode = \"independent\"", ""},
+		{"PIX", "ranks {\n backend = \"gloo\"\n }", ""},
+	} {
+		d := newGPUDrill(t, c.more)
+		for host := range 2 {
+			d.b.plan.Facts(host).Devices.Links = [][]plugins.Link{{"X", c.link}, {c.link, "X"}}
+		}
+		all := strings.Join(d.b.hangFacts(nil), "\n")
+		if said := strings.Contains(all, "PCIe"); said != (c.want != "") || !strings.Contains(all, c.want) {
+			t.Errorf("%s with %q: %s", c.link, c.more, all)
 		}
 	}
 }

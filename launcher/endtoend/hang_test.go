@@ -47,6 +47,14 @@ func TestARankThatStopsSteppingIsNamedAndTheRunEnds(t *testing.T) {
 	rep := u.lastReport()
 	rep.isOf(t, "hang", "host-a")
 	rep.evidenceHas(t, "rank 0 on host-z", "hrtimer_nanosleep", "pip install py-spy")
+	for _, line := range rep.FirstCause.Evidence { // B03: the last line of each rank
+		if last := `last line "step 6"`; strings.HasPrefix(line, "rank ") && !strings.HasSuffix(line, last) && !strings.HasPrefix(line, "rank 3 on host-a") {
+			t.Errorf("%q lacks %s", line, last)
+		}
+	}
+	if first := rep.FirstCause.Evidence[0]; !strings.HasPrefix(first, "rank 3 on host-a") || !strings.HasSuffix(first, `last line "step 5"`) {
+		t.Errorf("first it says %q", first)
+	}
 }
 
 func TestAHangIsExplainedByTheProgramsOwnStackHandler(t *testing.T) {

@@ -161,7 +161,7 @@ func TestTheReportOfAFailureIsAsDocumented(t *testing.T) {
 	ranks := report["ranks"].([]any)
 	first := checkKeys(t, ranks[0], "rank", "host", "gpu", "ends", "memory_peak", "peaks")
 	end := checkKeys(t, first["ends"].([]any)[0], "attempt", "exit", "signal", "stopped_by_muster", "log")
-	if end["signal"] != "SIGTERM" || end["stopped_by_muster"] != "SIGTERM" {
+	if end["exit"] != nil || end["signal"] != "SIGTERM" || end["stopped_by_muster"] != "SIGTERM" {
 		t.Errorf("rank 0 has ended so: %v", end)
 	}
 	second := checkKeys(t, ranks[1], "rank", "host", "gpu", "ends", "memory_peak", "peaks")

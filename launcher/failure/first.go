@@ -26,6 +26,7 @@ type Event struct {
 	Rank     int    // NoRank where it is about none or several
 	At       float64
 	Evidence []string
+	Advice   []string // as of a Verdict
 }
 
 // NoRank is where no rank is meant.
@@ -129,7 +130,7 @@ func failuresOf(all []RankEvidence, events []Event) []Consequence {
 	}
 	for _, e := range events {
 		v := of(e.Class, Certain)
-		v.Message = e.Message
+		v.Message, v.Advice = e.Message, e.Advice
 		v.evidence(e.Evidence...)
 		failures = append(failures, Consequence{e.Rank, e.Host, e.At, v})
 	}

@@ -24,6 +24,8 @@ type Verdict struct {
 	// Consequence is set where the cause is another rank's or muster's doing.
 	Consequence bool
 	Notes       []string // what is good to know and decided nothing
+	// Advice is what the user can change in this very case; nil: what the class advises.
+	Advice []string
 
 	Exception string // type of the exception that ended it
 	Where     string // FILE:LINE of the innermost frame of the user's own

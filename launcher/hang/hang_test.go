@@ -72,7 +72,7 @@ func TestTheRankThatTheOthersWaitForIsNamed(t *testing.T) {
 		{"the only one", []Seen{still(4, 90)}, 4, "only one"},
 		{"all alike", []Seen{still(0, 90), still(1, 90.4)}, -1, ""},
 	} {
-		s, ok := Blame(c.all)
+		s, ok := Blame(c.all, nil)
 		if ok != (c.rank >= 0) || ok && (s.Rank != c.rank || !strings.Contains(s.Why+"\n", c.why)) {
 			t.Errorf("%s: rank %d, %v: %s", c.name, s.Rank, ok, s.Why)
 		}
@@ -130,7 +130,7 @@ func TestTheMainThreadsInnermostFramesAreTold(t *testing.T) {
 		{"py-spy", "Error: Permission denied", ""},
 		{"faulthandler", "", ""},
 	} {
-		if got := Innermost(c.how, c.text); got != c.want {
+		if got := (Stack{c.how, c.text}).Innermost(); got != c.want {
 			t.Errorf("%s: %q, want %q", c.how, got, c.want)
 		}
 	}

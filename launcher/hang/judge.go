@@ -33,14 +33,17 @@ type Suspect struct {
 }
 
 // Blame finds the rank that stopped first: the one that is behind, or else the only one
-// whose device does not wait in a collective, or else the one that was silent first. ok is
-// false where all are alike.
-func Blame(all []Seen) (suspect Suspect, ok bool) {
+// whose device does not wait in a collective, or else the one that by the stacks is elsewhere,
+// or else the one that was silent first. ok is false where all are alike.
+func Blame(all []Seen, stacks map[int]Stack) (suspect Suspect, ok bool) {
 	if behind, ok := oneBehind(all); ok {
 		return behind, true
 	}
 	if alone, ok := oneThatDoesNotSpin(all); ok {
 		return alone, true
+	}
+	if elsewhere, ok := oneElsewhere(all, stacks); ok {
+		return elsewhere, true
 	}
 	return firstSilent(all)
 }

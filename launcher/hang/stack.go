@@ -17,24 +17,54 @@ var (
 	kernelFrame = regexp.MustCompile(`^\[<[0-9a-fx]+>\] (\w+)\+`)
 )
 
+// Stack is where a rank's program was found, and by what: "py-spy", "faulthandler" or "kernel".
+type Stack struct{ How, Text string }
+
+// frame is one of a program's calls. Of the kernel's it is the function only.
+type frame struct{ function, place string }
+
+func (f frame) String() string {
+	if f.place == "" {
+		return f.function
+	}
+	return f.function + " (" + f.place + ")"
+}
+
 // Innermost are the innermost frames of a program's main thread, in a line; "" where the
-// text has none that is known. how is by what the stack was taken.
-func Innermost(how, text string) string {
-	var frames []string
-	for _, line := range mainThread(how, strings.Split(text, "\n")) {
+// text has none that is known.
+func (s Stack) Innermost() string {
+	var words []string
+	for _, f := range s.frames(mostFrames) {
+		words = append(words, f.String())
+	}
+	return strings.Join(words, " < ")
+}
+
+// At is the innermost frame of a program's main thread; "" where that is not known: the kernel
+// does not know what a program does.
+func (s Stack) At() string {
+	if frames := s.frames(1); len(frames) > 0 && s.How != "kernel" {
+		return frames[0].String()
+	}
+	return ""
+}
+
+// frames are those of the main thread, the innermost first, this many at most.
+func (s Stack) frames(most int) (frames []frame) {
+	for _, line := range mainThread(s.How, strings.Split(s.Text, "\n")) {
 		line = strings.TrimRight(line, "\r")
-		if m := spyFrame.FindStringSubmatch(line); m != nil && how == "py-spy" {
-			frames = append(frames, m[1]+" ("+m[2]+")")
-		} else if m := faultFrame.FindStringSubmatch(line); m != nil && how == "faulthandler" {
-			frames = append(frames, m[3]+" ("+m[1]+":"+m[2]+")")
-		} else if m := kernelFrame.FindStringSubmatch(line); m != nil && how == "kernel" {
-			frames = append(frames, m[1])
+		if m := spyFrame.FindStringSubmatch(line); m != nil && s.How == "py-spy" {
+			frames = append(frames, frame{m[1], m[2]})
+		} else if m := faultFrame.FindStringSubmatch(line); m != nil && s.How == "faulthandler" {
+			frames = append(frames, frame{m[3], m[1] + ":" + m[2]})
+		} else if m := kernelFrame.FindStringSubmatch(line); m != nil && s.How == "kernel" {
+			frames = append(frames, frame{m[1], ""})
 		}
-		if len(frames) == mostFrames {
+		if len(frames) == most {
 			break
 		}
 	}
-	return strings.Join(frames, " < ")
+	return frames
 }
 
 // mainThread are the lines of the main thread: the one that py-spy calls so, or that

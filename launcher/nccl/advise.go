@@ -52,8 +52,7 @@ func Advise(vars []Var, h Host) []Finding {
 	a.sockets()
 	a.interfaces()
 	a.debug()
-	a.sharedGPU()
-	a.mig()
+	a.devices()
 	return a.findings
 }
 
@@ -142,27 +141,6 @@ func (a *advice) debug() {
 	if _, set := a.vars["NCCL_DEBUG_FILE"]; set && (level == "" || level == "VERSION") {
 		a.add("NCCL_DEBUG_FILE", CodeNoEffect, "set NCCL_DEBUG=WARN or INFO with it", "nothing is written without NCCL_DEBUG")
 	}
-}
-
-// sharedGPU: two ranks of a communicator on one GPU. NCCL refuses before 2.30 ("Duplicate
-// GPU detected"), and after it unless it is allowed.
-func (a *advice) sharedGPU() {
-	if !a.host.Sharing {
-		return
-	}
-	allowed, _ := a.number("NCCL_MULTI_RANK_GPU_ENABLE")
-	f := Finding{Code: CodeSharedGPU, Host: a.host.Name, Source: a.vars["NCCL_MULTI_RANK_GPU_ENABLE"].Source,
-		Fix: `give each rank a GPU of its own, or use backend = "gloo"`}
-	switch {
-	case a.host.Version.NCCL.before(at(30)) || !a.host.Version.NCCL.known() && allowed == 0:
-		f.Message = fmt.Sprintf("%s: ranks share a GPU, and NCCL before 2.30 refuses two ranks of one communicator on a GPU, MPS or not", a.host.Name)
-	case allowed == 0:
-		f.Message = fmt.Sprintf("%s: ranks share a GPU, and NCCL refuses two ranks of one communicator on a GPU", a.host.Name)
-		f.Fix += ", or set NCCL_MULTI_RANK_GPU_ENABLE=1, which is experimental"
-	default:
-		return
-	}
-	a.findings = append(a.findings, f)
 }
 
 // names of devices, for messages.

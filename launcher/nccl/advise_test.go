@@ -76,9 +76,16 @@ func TestAdvice(t *testing.T) {
 		{"NCCL_DEBUG=WARN NCCL_DEBUG_SUBSYS=NET", nil, CodeNoEffect, "NCCL_DEBUG=INFO"},
 		{"NCCL_DEBUG_FILE=/x.%p", nil, CodeNoEffect, "nothing is written"},
 		{"", func(h *Host) { h.Sharing = true }, CodeSharedGPU, "before 2.30"},
-		{"", func(h *Host) { h.Sharing, h.Version.NCCL = true, at(30, 7) }, CodeSharedGPU, "NCCL refuses"},
+		{"", func(h *Host) { h.Sharing, h.Version.NCCL = true, at(30, 7) }, CodeSharedGPU, "ranks share a GPU, and NCCL takes one rank of a job per GPU, with MPS too (\"Duplicate GPU detected\"): 2.30.7 allows more on demand"},
 		{"NCCL_MULTI_RANK_GPU_ENABLE=1", func(h *Host) { h.Sharing, h.Version.NCCL = true, at(30, 7) }, "", ""},
 		{"NCCL_MULTI_RANK_GPU_ENABLE=1", func(h *Host) { h.Sharing, h.Version.NCCL = true, at(27, 3) }, CodeSharedGPU, "before 2.30"},
+		// Of ranks that share MIG devices one thing is said.
+		{"", shared(parts(false, Release{}, "")), CodeSharedGPU, "ranks share a MIG device, and NCCL takes one rank of a job per MIG device, with MPS too (\"Duplicate GPU detected\"): before 2.31 that cannot be changed, and which"},
+		{"NCCL_MULTI_RANK_GPU_ENABLE=1", shared(parts(true, at(30, 7), "13.0")), CodeSharedGPU, "before 2.31 that cannot be changed, and there is 2.30.7"},
+		{"", shared(parts(false, at(31, 2), "12.8")), CodeSharedGPU, "for more it needs a driver with CUDA 13.0"},
+		{"", shared(parts(false, at(31, 2), "13.0")), CodeSharedGPU, "NCCL_MULTI_RANK_GPU_ENABLE = \"1\""},
+		{"NCCL_MULTI_RANK_GPU_ENABLE=1", shared(parts(false, at(31, 2), "13.0")), "", ""},
+		{"", shared(parts(true, at(31, 2), "13.0")), "", ""}, // a rule sets it
 		{"", parts(true, at(27, 3), ""), CodeSharedGPU, "since 2.31 only, before it refuses them (\"Duplicate GPU detected\"): there is 2.27.3"},
 		{"", parts(true, Release{}, ""), CodeSharedGPU, "which release is there is not known"},
 		{"", parts(true, at(31, 1), "12.8"), CodeSharedGPU, "it needs a driver with CUDA 13.0, and there is 12.8"},
@@ -135,6 +142,14 @@ func TestRulesHaveASource(t *testing.T) {
 // parts has the job's ranks on two MIG devices, of one GPU or of two.
 func parts(oneGPU bool, version Release, cuda string) func(*Host) {
 	return func(h *Host) { h.Parts, h.OneGPU, h.Ranks, h.Version.NCCL, h.CUDA = 2, oneGPU, 2, version, cuda }
+}
+
+// shared has two ranks on one of its devices besides.
+func shared(change func(*Host)) func(*Host) {
+	return func(h *Host) {
+		change(h)
+		h.Sharing = true
+	}
 }
 
 func TestNVLinkBeyondTheHostIsOffForMIGDevices(t *testing.T) {

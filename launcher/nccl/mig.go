@@ -15,23 +15,12 @@ var migSince = at(31)
 
 const migCUDA = 13 // major version of the driver's CUDA
 
-// MIGVerdict is what NCCL does for ranks on MIG devices.
-type MIGVerdict int
-
-const (
-	MIGWorks       MIGVerdict = iota // no MIG devices among others' ranks, or a release that takes them
-	MIGUnsupported                   // it may work, and nobody stands for that
-	MIGUnknown                       // it hangs on the release, which is not known, whether it refuses
-	MIGRefused                       // it does not start
-)
-
-// OnMIG tells what NCCL does for the ranks of a host, and why in words. multi is what the
-// ranks have as NCCL_MULTI_RANK_GPU_ENABLE.
-func OnMIG(h Host, multi bool) (verdict MIGVerdict, why string) {
+// onMIG tells what NCCL does for ranks on MIG devices of their own.
+func onMIG(h Host, multi bool) (verdict Verdict, why string) {
 	version, missing := h.Version.NCCL, ""
 	switch {
 	case h.Parts == 0 || h.Ranks < 2:
-		return MIGWorks, ""
+		return Works, ""
 	case !version.known():
 		missing = "which release is there is not known"
 	case version.before(migSince):
@@ -39,19 +28,19 @@ func OnMIG(h Host, multi bool) (verdict MIGVerdict, why string) {
 	case olderCUDA(h.CUDA):
 		missing = fmt.Sprintf("it needs a driver with CUDA %d.0, and there is %s", migCUDA, h.CUDA)
 	default:
-		return MIGWorks, fmt.Sprintf("NCCL %s takes MIG devices (experimental): those of one GPU reach each other directly, those of different GPUs through the host's memory only, which is several times slower", version)
+		return Works, fmt.Sprintf("NCCL %s takes MIG devices (experimental): those of one GPU reach each other directly, those of different GPUs through the host's memory only, which is several times slower", version)
 	}
 	if !h.OneGPU {
-		return MIGUnsupported, "NCCL supports MIG devices since 2.31 only: " + missing
+		return Unsupported, "NCCL supports MIG devices since 2.31 only: " + missing
 	}
 	why = "NCCL takes MIG devices of one GPU since 2.31 only, before it refuses them (\"Duplicate GPU detected\"): " + missing
 	switch {
 	case !version.known():
-		return MIGUnknown, why
-	case multi && version.since(at(30)) && version.before(migSince):
-		return MIGUnsupported, why + ", which NCCL_MULTI_RANK_GPU_ENABLE=1 keeps from refusing, not more (two devices at most were tried)"
+		return Unknown, why
+	case multi && version.since(sharedSince) && version.before(migSince):
+		return Unsupported, why + ", which NCCL_MULTI_RANK_GPU_ENABLE=1 keeps from refusing, not more (two devices at most were tried)"
 	}
-	return MIGRefused, why
+	return Refuses, why
 }
 
 // olderCUDA reports whether a driver is known to be too old.
@@ -60,24 +49,9 @@ func olderCUDA(version string) bool {
 	return err == nil && major < migCUDA
 }
 
-// mig tells where NCCL refuses MIG devices, or does not support them.
-func (a *advice) mig() {
-	multi, _ := a.number("NCCL_MULTI_RANK_GPU_ENABLE")
-	verdict, why := OnMIG(a.host, multi == 1)
-	f := Finding{Code: CodeSharedGPU, Host: a.host.Name, Source: a.vars["NCCL_MULTI_RANK_GPU_ENABLE"].Source, Message: why, Fix: MIGFix(a.host)}
-	switch verdict {
-	case MIGWorks:
-		a.notOnMIG()
-		return
-	case MIGUnsupported:
-		f.Code = CodeMIG
-	}
-	a.findings = append(a.findings, f)
-}
-
-// MIGFix is what to do where NCCL does not take MIG devices, without a full stop.
-func MIGFix(h Host) string {
-	fix := `write ranks { backend = "gloo" } ("none" for ranks that do not talk to each other), or have NCCL 2.31 and a driver with CUDA 13.0`
+// migFix is what to do where NCCL does not take MIG devices.
+func migFix(h Host) string {
+	fix := writeGloo + ", or have NCCL 2.31 and a driver with CUDA 13.0"
 	if h.OneGPU {
 		fix += ", or take one MIG device per GPU"
 	}

@@ -48,6 +48,19 @@ func (c *chooser) refuse(code, format string, args ...any) {
 	c.problems = append(c.problems, Problem{Code: code, Host: c.host.Name, Message: fmt.Sprintf(format, args...)})
 }
 
+// refuseAsked refuses what the job file asks for of devices, and says where it does.
+func (c *chooser) refuseAsked(code, format string, args ...any) {
+	c.refuse(code, "%s%s", inFile(c.host.AskedAt()), fmt.Sprintf(format, args...))
+}
+
+// inFile begins a message about a place in the job file; "" where there is none.
+func inFile(place string) string {
+	if place == "" {
+		return ""
+	}
+	return place + ": "
+}
+
 func (c *chooser) warn(code, format string, args ...any) {
 	c.warnings = append(c.warnings, Problem{Code: code, Host: c.host.Name, Message: fmt.Sprintf(format, args...)})
 }
@@ -114,7 +127,7 @@ func (c *chooser) withoutDevices() share {
 		c.refuse("devices_unknown", "%s should have GPUs (%s), but nothing can be known of them: %s; if the job uses none, write ranks { devices = \"none\" }",
 			c.host.Name, d.Expected, why)
 	case asked:
-		c.refuse("no_gpu", "%s has no GPU: %s", c.host.Name, why)
+		c.refuseAsked("no_gpu", "%s has no GPU: %s", c.host.Name, why)
 	case c.job.Backend == "nccl":
 		c.refuse("no_gpu", "%s has no GPU (%s), and backend = \"nccl\" needs one for each rank", c.host.Name, why)
 	}
@@ -170,7 +183,7 @@ func (c *chooser) all(allowed []Device, ordered bool) share {
 	c.warnMissing()
 	_, table, busy := c.idle(allowed)
 	if len(table) > 0 {
-		c.refuse("busy_device", "%s: all %s are asked for, %s each, but not all can be had:\n%s\n  Name those to use, ranks { devices = [...] }, or their number%s",
+		c.refuseAsked("busy_device", "%s: all %s are asked for, %s each, but not all can be had:\n%s\n  Name those to use, ranks { devices = [...] }, or their number%s",
 			c.host.Name, counted(allowed), eachWords(c.job.RanksPerGPU()), strings.Join(table, "\n"), c.minFreeHint("; ", busy))
 	}
 	if !ordered {
@@ -221,17 +234,17 @@ func (c *chooser) some(allowed []Device, ordered bool) share {
 	}
 	switch {
 	case len(allowed) < n && c.host.Devices.Kind == config.DevicesProfile:
-		c.refuse("too_few_devices", "%s: %s asked, but it has %s only: two ranks never share one unless shared = true", c.host.Name, asked, counted(allowed))
+		c.refuseAsked("too_few_devices", "%s: %s asked, but it has %s only: two ranks never share one unless shared = true", c.host.Name, asked, counted(allowed))
 	case len(allowed) < n && len(allowed) < len(devicesOf(c.devices)):
-		c.refuse("too_few_devices", "%s: %s asked, %s visible there (%s=%s)", c.host.Name, asked,
+		c.refuseAsked("too_few_devices", "%s: %s asked, %s visible there (%s=%s)", c.host.Name, asked,
 			plural.Of(len(allowed), "GPU"), c.variable(), c.facts.Environ[c.variable()])
 	case len(allowed) < n && c.job.Placement.Shared:
-		c.refuse("too_few_devices", "%s: %s asked, but it has %s; how many ranks share them is said by per_host", c.host.Name, asked, plural.Of(len(allowed), "GPU"))
+		c.refuseAsked("too_few_devices", "%s: %s asked, but it has %s; how many ranks share them is said by per_host", c.host.Name, asked, plural.Of(len(allowed), "GPU"))
 	case len(allowed) < n:
-		c.refuse("too_few_devices", "%s: %s asked, but it has %s: two ranks never share a GPU unless shared = true; ranks that use no GPU are asked for by devices = \"none\"%s",
+		c.refuseAsked("too_few_devices", "%s: %s asked, but it has %s: two ranks never share a GPU unless shared = true; ranks that use no GPU are asked for by devices = \"none\"%s",
 			c.host.Name, asked, counted(allowed), c.bareHint())
 	case len(idle) < n:
-		c.refuse("too_few_devices", "%s: %s asked, but only %d of its %s can be had:\n%s%s", c.host.Name, plural.Of(n, "GPU"),
+		c.refuseAsked("too_few_devices", "%s: %s asked, but only %d of its %s can be had:\n%s%s", c.host.Name, plural.Of(n, "GPU"),
 			len(idle), counted(allowed), strings.Join(table, "\n"), c.minFreeHint("\n  ", busy))
 	case ordered:
 		idle = idle[:n]
@@ -261,20 +274,20 @@ func (c *chooser) idle(allowed []Device) (idle []Device, table []string, busy in
 
 // checkSharing sees to it that ranks share a device only where that is meant and works.
 func (c *chooser) checkSharing(s share) {
-	if len(s.devices) == 0 || s.ranks <= len(s.devices) && !c.sharesOne(s) {
+	if len(s.devices) == 0 || s.ranks <= len(s.devices) && !sharesOne(s.devices) {
 		return
 	}
 	if c.job.MPS != nil {
 		return // whose clients are let in together, in exclusive mode too
 	}
 	if !c.job.Placement.Shared {
-		c.refuse("too_few_devices", "%s: %s asked, %s: two ranks never share a GPU unless shared = true",
+		c.refuseAsked("too_few_devices", "%s: %s asked, %s: two ranks never share a GPU unless shared = true",
 			c.host.Name, plural.Of(s.ranks, "rank"), plural.Of(len(s.devices), "device"))
 		return
 	}
 	for _, d := range s.devices {
 		if isExclusive(c.gpu(d)) {
-			c.refuse("exclusive_device", "%s: %s is in compute mode exclusive process: a second rank on it would fail with \"busy or unavailable\"; use MPS (mps { ranks_per_gpu = %d }), or as many ranks as GPUs", c.host.Name, d, (s.ranks+len(s.devices)-1)/len(s.devices))
+			c.refuseAsked("exclusive_device", "%s: %s is in compute mode exclusive process: a second rank on it would fail with \"busy or unavailable\"; use MPS (mps { ranks_per_gpu = %d }), or as many ranks as GPUs", c.host.Name, d, (s.ranks+len(s.devices)-1)/len(s.devices))
 			return
 		}
 	}
@@ -285,14 +298,15 @@ func (c *chooser) checkSharing(s share) {
 // checkSpread sees to it that a process that gets several devices can use them.
 func (c *chooser) checkSpread(s share) {
 	if len(s.devices) > s.ranks && slices.ContainsFunc(s.devices, Device.IsInstance) {
-		c.refuse("mig_spread", "%s: %s for %s, MIG devices among them: a process can use one MIG device only; choose as many devices as ranks",
+		c.refuseAsked("mig_spread", "%s: %s for %s, MIG devices among them: a process can use one MIG device only; choose as many devices as ranks",
 			c.host.Name, plural.Of(len(s.devices), "device"), plural.Of(s.ranks, "rank"))
 	}
 }
 
-func (c *chooser) sharesOne(s share) bool {
-	for i, d := range s.devices {
-		if slices.ContainsFunc(s.devices[:i], d.same) {
+// sharesOne reports whether a device is there twice.
+func sharesOne(devices []Device) bool {
+	for i, d := range devices {
+		if slices.ContainsFunc(devices[:i], d.same) {
 			return true
 		}
 	}

@@ -61,9 +61,7 @@ func devicesOf(d *facts.Devices) []Device {
 			all = append(all, deviceOf(g, i))
 			continue
 		}
-		for _, m := range g.MIG.Instances {
-			all = append(all, instanceOf(g, i, m))
-		}
+		all = append(all, instancesOf(g, i)...)
 	}
 	return all
 }
@@ -83,8 +81,6 @@ func find(d *facts.Devices, text string) (Device, error) {
 	switch {
 	case isNumber(text):
 		return byIndex(d, text)
-	case strings.HasPrefix(upper, "MIG-GPU-"):
-		return byOldMIGName(d, text)
 	case strings.HasPrefix(upper, "MIG-"):
 		return byMIG(d, text)
 	case strings.HasPrefix(upper, "GPU-"):
@@ -129,7 +125,7 @@ func only(d *facts.Devices, text string, is func(plugins.GPU) bool) (Device, err
 	case len(found) == 0:
 		return Device{}, fmt.Errorf("there is no GPU %s: there %s", text, inventory(d))
 	case len(found) > 1:
-		return Device{}, fmt.Errorf("%q is ambiguous: it begins the UUIDs of GPUs %s; write more of it", text, indices(d, found))
+		return Device{}, fmt.Errorf("%q is ambiguous: it begins the UUIDs of GPUs %s; write more of it", text, candidates(d, found))
 	}
 	g := d.GPUs.GPUs[found[0]]
 	if isPartitioned(g) {
@@ -157,10 +153,11 @@ func inventory(d *facts.Devices) string {
 	return fmt.Sprintf("are GPUs %s only", Spans(numbers))
 }
 
-func indices(d *facts.Devices, at []int) string {
+// candidates are GPUs with their UUIDs, in words.
+func candidates(d *facts.Devices, at []int) string {
 	words := make([]string, len(at))
 	for i, gpu := range at {
-		words[i] = strconv.Itoa(d.GPUs.GPUs[gpu].Index)
+		words[i] = fmt.Sprintf("%d (%s)", d.GPUs.GPUs[gpu].Index, d.GPUs.GPUs[gpu].UUID)
 	}
 	return strings.Join(words, " and ")
 }
@@ -169,46 +166,63 @@ func instances(g plugins.GPU) string {
 	if len(g.MIG.Instances) == 0 {
 		return "it has no instances, and muster makes none: " + layoutCommands(g)
 	}
-	words := make([]string, len(g.MIG.Instances))
-	for i, m := range g.MIG.Instances {
-		words[i] = fmt.Sprintf("%s (%s)", m.UUID, m.Profile)
-	}
-	return "name one of its instances, " + strings.Join(words, ", ")
+	return "name one of its instances, " + instanceNames(instancesOf(g, 0))
 }
 
+// instancesOf are the MIG devices of a GPU.
+func instancesOf(g plugins.GPU, at int) []Device {
+	all := make([]Device, len(g.MIG.Instances))
+	for i, m := range g.MIG.Instances {
+		all[i] = instanceOf(g, at, m)
+	}
+	return all
+}
+
+// mostInstances is how many MIG devices are named one by one.
+const mostInstances = 16
+
+// instanceNames are MIG devices by the names that a job file takes, with their profiles.
+func instanceNames(devices []Device) string {
+	var words []string
+	for i, d := range devices {
+		if i == mostInstances {
+			words = append(words, fmt.Sprintf("%d more", len(devices)-i))
+			break
+		}
+		words = append(words, fmt.Sprintf("%s (%s)", d.UUID, d.Profile))
+	}
+	return strings.Join(words, ", ")
+}
+
+// byMIG finds a MIG device by its UUID or the beginning of it, or by its old name.
 func byMIG(d *facts.Devices, text string) (Device, error) {
 	var found []Device
 	for i, g := range d.GPUs.GPUs {
 		for _, m := range g.MIG.Instances {
-			if begins(m.UUID, text) {
+			if begins(m.UUID, text) || isOldName(g, m, text) {
 				found = append(found, instanceOf(g, i, m))
 			}
 		}
 	}
-	switch len(found) {
-	case 0:
-		return Device{}, fmt.Errorf("there is no MIG device %s", text)
-	case 1:
+	there := parts(devicesOf(d))
+	switch {
+	case len(found) == 1:
 		return found[0], nil
+	case len(found) > 1:
+		return Device{}, fmt.Errorf("%q is ambiguous: it begins the names of %s; write more of it", text, instanceNames(found))
+	case len(there) > 0:
+		return Device{}, fmt.Errorf("there is no MIG device %s: there are %s", text, instanceNames(there))
+	case slices.ContainsFunc(d.GPUs.GPUs, isPartitioned):
+		return Device{}, fmt.Errorf("there is no MIG device %s: its GPUs with MIG have no devices", text)
 	}
-	return Device{}, fmt.Errorf("%q is ambiguous: it begins the UUIDs of %s and %s; write more of it", text, found[0], found[1])
+	return Device{}, fmt.Errorf("there is no MIG device %s: MIG is on for none of its GPUs", text)
 }
 
-// byOldMIGName reads MIG-GPU-<UUID of the GPU>/<GPU instance>/<compute instance>, the
-// names of drivers before 470 (CUDA's guide to MIG).
-func byOldMIGName(d *facts.Devices, text string) (Device, error) {
-	parts := strings.Split(text[len("MIG-"):], "/")
-	if len(parts) != 3 {
-		return Device{}, fmt.Errorf("%q is no MIG device: the old form is MIG-GPU-<uuid>/<GPU instance>/<compute instance>", text)
-	}
-	for i, g := range d.GPUs.GPUs {
-		for _, m := range g.MIG.Instances {
-			if begins(g.UUID, parts[0]) && isID(m.GI, parts[1]) && isID(m.CI, parts[2]) {
-				return instanceOf(g, i, m), nil
-			}
-		}
-	}
-	return Device{}, fmt.Errorf("there is no MIG device %s", text)
+// isOldName reports whether a text is MIG-GPU-<UUID of the GPU>/<GPU instance>/<compute
+// instance>, the name of drivers before 470 (CUDA's guide to MIG), of a MIG device.
+func isOldName(g plugins.GPU, m plugins.MIGInstance, text string) bool {
+	words := strings.Split(text[len("MIG-"):], "/")
+	return len(words) == 3 && begins(g.UUID, words[0]) && isID(m.GI, words[1]) && isID(m.CI, words[2])
 }
 
 func isID(id *int, text string) bool { return id != nil && strconv.Itoa(*id) == text }

@@ -128,7 +128,7 @@ func TestVisibleDevicesThatCannotBeMeantAreExplained(t *testing.T) {
 		same.Devices.GPUs.GPUs[i].UUID = []string{"GPU-8932f937-0000", "GPU-8932f9aa-0000"}[i]
 	}
 	for value, want := range map[string][]string{
-		"GPU-8932f9":     {`"GPU-8932f9" is ambiguous`, "GPUs 0 and 1"},
+		"GPU-8932f9":     {`"GPU-8932f9" is ambiguous`, "GPUs 0 (GPU-8932f937-0000) and 1 (GPU-8932f9aa-0000)"},
 		"0,GPU-8932f937": {"numbers and UUIDs are mixed"},
 		"1,1":            {"GPU 1 is named twice"},
 		"4,5":            {"there is no GPU 4", "there are 4, 0 to 3"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/nccl"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins"
 )
@@ -57,10 +58,19 @@ func (p *Plan) linkOf(a, b int) plugins.Link {
 		return NetworkLink
 	case ra.Device == nil || rb.Device == nil:
 		return ""
-	case ra.Device.same(*rb.Device):
+	case ra.Device.same(*rb.Device), ra.Device.gpu == rb.Device.gpu && p.joinsParts(ra.Host):
 		return "X"
 	}
 	return linkBetween(p.facts[ra.Host].Devices.Links, *ra.Device, *rb.Device)
+}
+
+// joinsParts reports whether NCCL has MIG devices of one GPU reach each other directly.
+func (p *Plan) joinsParts(host int) bool {
+	if p.Backend != "nccl" {
+		return false
+	}
+	verdict, _, _ := p.OnDevices(host, Meeting{})
+	return verdict == nccl.Works
 }
 
 func wayOf(l plugins.Link) int {

@@ -39,7 +39,7 @@ func (p *Plan) ncclHost(host int, m Meeting) nccl.Host {
 	h, f, s := p.Hosts[host], p.facts[host], p.softwareOf(host, m)
 	n := nccl.Host{
 		Name:  "the host", // so that what is the same on many hosts reads the same
-		Hosts: len(p.Hosts), GPUs: len(h.Devices), Sharing: h.Ranks > len(h.Devices) && len(h.Devices) > 0,
+		Hosts: len(p.Hosts), GPUs: len(h.Devices), Sharing: len(h.Devices) > 0 && (h.Ranks > len(h.Devices) || sharesOne(h.Devices)),
 		Version: nccl.ParseVersion(s.NCCL, s.Torch), Container: f.Container != "", Adapters: []string{},
 	}
 	for _, a := range f.HCAs {

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/config"
-	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/nccl"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins"
@@ -280,8 +279,8 @@ func (c *chooser) packs() bool {
 	if cuda := c.devices.GPUs.CUDA; cuda != nil {
 		h.CUDA = *cuda
 	}
-	verdict, _ := nccl.OnMIG(h, false)
-	return verdict == nccl.MIGWorks
+	verdict, _, _ := nccl.OnDevices(h, false)
+	return verdict == nccl.Works
 }
 
 func onGPU(devices []Device, gpu int) int {
@@ -362,14 +361,10 @@ func ofOneGPU(devices []Device) bool {
 	return false
 }
 
-// OnMIG is what NCCL does for a host's ranks on MIG devices, why in words, and what to do where
-// it does not take them. software is what the host runs with; its zero value is not known.
-func (p *Plan) OnMIG(host int, software facts.Software, multi bool) (verdict nccl.MIGVerdict, why, fix string) {
-	m := Meeting{Software: make([]facts.Software, host+1)}
-	m.Software[host] = software
-	n := p.ncclHost(host, m)
-	verdict, why = nccl.OnMIG(n, multi)
-	return verdict, why, nccl.MIGFix(n)
+// OnDevices is what NCCL does for a host's ranks by their devices, why in words, and what to do
+// where it does not take them.
+func (p *Plan) OnDevices(host int, m Meeting) (verdict nccl.Verdict, why, fix string) {
+	return nccl.OnDevices(p.ncclHost(host, m), p.ncclValue("NCCL_MULTI_RANK_GPU_ENABLE", host, m) == "1")
 }
 
 // migNotes tell how NCCL works between MIG devices, where it does.
@@ -379,7 +374,7 @@ func (p *Plan) migNotes() []Problem {
 	}
 	var notes []Problem
 	for i, h := range p.Hosts {
-		if verdict, why, _ := p.OnMIG(i, p.softwareOf(i, Meeting{}), false); verdict == nccl.MIGWorks && why != "" {
+		if verdict, why, _ := p.OnDevices(i, Meeting{}); verdict == nccl.Works && why != "" {
 			notes = append(notes, Problem{Code: nccl.CodeMIG, Host: h.Name, Message: h.Name + ": " + why})
 		}
 	}

@@ -269,3 +269,36 @@ func TestMPSOnAMIGDeviceTakesItsShareOfClients(t *testing.T) {
 	h.Devices.GPUs.Driver = ptr("460.32.03")
 	mustHold(t, refusal(t, job(t, j(2)), h), "drivers before 470 give a MIG device no name")
 }
+
+// MIG, MPS and NCCL together are one thing that does not work, by the release that takes it.
+func TestOfRanksThatShareMIGDevicesByMPSOneThingIsSaidOfNCCL(t *testing.T) {
+	for _, c := range []struct{ devices, version, want string }{
+		{`["MIG-00"]`, "", "m0: ranks share a MIG device, and NCCL takes one rank of a job per MIG device, with MPS too"},
+		{`["MIG-00"]`, "2.30.4", "before 2.31 that cannot be changed, and there is 2.30.4"},
+		{`["MIG-00", "MIG-01"]`, "2.27.3", "before 2.31"},
+		{`["MIG-00"]`, "2.31.2", "NCCL_MULTI_RANK_GPU_ENABLE"},
+		{`["MIG-00", "MIG-01"]`, "2.31.2", "its 2 MIG devices have an MPS daemon each"},
+	} {
+		h := cut("1g.10gb 1g.10gb", "1g.10gb")
+		h.MPS, h.Devices.GPUs.CUDA = withMPS(1).MPS, ptr("13.0")
+		if c.version != "" {
+			h.Software = &facts.Software{Torch: "2.9.0", NCCL: c.version}
+		}
+		j := job(t, "job \"j\" {\n command = [\"true\"]\n hosts \"ssh\" {\n names = [\"m0\"]\n }\n ranks {\n devices = "+c.devices+"\n }\n mps {\n ranks_per_gpu = 2\n }\n}")
+		if found := mustMake(t, j, h).Warnings; len(found) != 1 || !strings.Contains(found[0].Message, c.want) {
+			t.Errorf("%s with NCCL %q: want %q only:\n%s", c.devices, c.version, c.want, text(found))
+		}
+	}
+}
+
+// NCCL joins them directly then, and that is no slow link.
+func TestAGroupOnPartsOfOneGPUIsNotSaidToBeSlowWhereNCCLJoinsThem(t *testing.T) {
+	for version, want := range map[string]bool{"2.31.2": false, "2.27.3": true} {
+		h := cut("1g.10gb 1g.10gb")
+		h.Devices.GPUs.CUDA, h.Software = ptr("13.0"), &facts.Software{NCCL: version}
+		p := mustMake(t, on(t, 1, "groups = { tensor = 2 }"), h)
+		if got := strings.Contains(text(p.Warnings), "not on fast links"); got != want {
+			t.Errorf("NCCL %s: %s", version, text(p.Warnings))
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/mps"
+	"github.com/muster-dev/muster/launcher/nccl"
 	"github.com/muster-dev/muster/launcher/plural"
 )
 
@@ -332,13 +333,6 @@ func (c *chooser) checkServes(daemon facts.MPSDaemon, pipe string, s share) {
 	}
 }
 
-// sharedSince is the NCCL that lets ranks share a GPU if a variable says so, and
-// shareVariable that variable.
-const (
-	sharedSince   = "2.30"
-	shareVariable = "NCCL_MULTI_RANK_GPU_ENABLE"
-)
-
 // mpsProblems tells what MPS does not do for the job's ranks together, and of daemons that
 // ranks become clients of though nobody has asked for that.
 func (p *Plan) mpsProblems() []Problem {
@@ -358,11 +352,11 @@ func (p *Plan) mpsProblems() []Problem {
 		if p.Backend != "nccl" || len(h.Devices) == 0 {
 			continue
 		}
-		if p.job.MPS.RanksPerGPU > 1 && !p.ncclShares(i) {
-			say("mps_nccl", h.Name, "%s: NCCL takes one rank of a job per GPU, with MPS too (\"Duplicate GPU detected\"); since %s it takes more if %s=1 is set (experimental). Write ranks { backend = \"gloo\" }, or \"none\" for ranks that do not talk to each other", h.Name, sharedSince, shareVariable)
+		if verdict, _, _ := p.OnDevices(i, Meeting{}); verdict == nccl.Unknown || verdict == nccl.Refuses {
+			continue // which is said with what NCCL makes of its other settings
 		}
 		if len(h.Devices) > 1 && !p.job.MPS.Existing {
-			say("mps_daemons", h.Name, "%s: its %d GPUs have an MPS daemon each, and clients of different ones do not reach each other's memory directly: NCCL between them is slow, if it works. For collectives over GPUs leave the mps block out, and give each rank a GPU", h.Name, len(h.Devices))
+			say("mps_daemons", h.Name, "%s: its %s have an MPS daemon each, and clients of different ones do not reach each other's memory directly: NCCL between them is slow, if it works. For collectives over GPUs leave the mps block out, and give each rank a GPU", h.Name, counted(h.Devices))
 		}
 	}
 	for _, g := range p.Groups {
@@ -386,21 +380,6 @@ func (p *Plan) limitNames() []limitName {
 		{mps.ActiveThreads, "active_thread_percentage", len(p.job.MPS.Threads) > 0},
 		{mps.PinnedMemory, "pinned_memory_limit", len(p.job.MPS.Memory) > 0},
 	}
-}
-
-// ncclShares reports whether NCCL will let ranks share GPUs.
-func (p *Plan) ncclShares(host int) bool {
-	version := p.softwareOf(host, Meeting{}).NCCL
-	given, err := p.given(p.Ranks[p.Hosts[host].FirstRank], Meeting{})
-	asked := err == nil && slices.ContainsFunc(given, func(v Var) bool { return v.Name == shareVariable && v.Value == "1" })
-	return asked && (version == "" || !isEarlier(version, sharedSince))
-}
-
-func isEarlier(a, b string) bool {
-	var a1, a2, b1, b2 int
-	_, _ = fmt.Sscanf(a, "%d.%d", &a1, &a2)
-	_, _ = fmt.Sscanf(b, "%d.%d", &b1, &b2)
-	return a1 < b1 || a1 == b1 && a2 < b2
 }
 
 // sharedIn finds two ranks of a group on one device.

@@ -66,9 +66,9 @@ func (c *chooser) show(h *Host, s share) {
 		spread := len(s.devices) > s.ranks // one for each rank would leave some to nobody
 		switch {
 		case asked == "host" && must:
-			c.refuse("visibility", "%s: visibility = \"host\" does not work there: %s; leave it out, or write \"rank\"", h.Name, why)
+			c.refuse("visibility", "%s%s: visibility = \"host\" does not work there: %s; leave it out, or write \"rank\"", inFile(c.job.Placement.VisibilityAt), h.Name, why)
 		case asked == "host" || asked == "" && spread:
-			c.warn("visibility", "%s: with visibility \"host\" a rank may touch another's GPU: %s", h.Name, why)
+			c.warn("visibility", "%s%s: with visibility \"host\" a rank may touch another's GPU: %s", inFile(c.job.Placement.VisibilityAt), h.Name, why)
 		case asked == "":
 			h.Visibility, h.VisibleWhy = "rank", why
 			c.note("visibility", "%s: each rank sees its own device only, as number 0 (LOCAL_RANK is 0, MUSTER_LOCAL_RANK the real one): %s", h.Name, why)
@@ -91,7 +91,7 @@ func (c *chooser) mustSeeOne(s share) (why string, must bool) {
 	switch {
 	case c.job.MPS != nil:
 		return "each GPU has an MPS daemon of its own, and a client sees the daemon's GPU only", true
-	case s.ranks > len(s.devices) || c.sharesOne(s):
+	case s.ranks > len(s.devices) || sharesOne(s.devices):
 		return "ranks share devices, so LOCAL_RANK cannot be a device's number", true
 	case c.job.Independent && s.ranks > 1:
 		return "ranks that do not talk to each other have no use for each other's devices", false
@@ -108,7 +108,7 @@ func (c *chooser) names(s share) string {
 	if names == "index" {
 		for _, d := range s.devices {
 			if d.IsInstance() {
-				c.refuse("device_names", "%s: device_names = \"index\" cannot name %s: a MIG device has its UUID only", c.host.Name, d)
+				c.refuse("device_names", "%s%s: device_names = \"index\" cannot name %s: a MIG device has its UUID only", inFile(c.job.Placement.DeviceNamesAt), c.host.Name, d)
 				break
 			}
 		}

@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/facts"
@@ -97,7 +99,7 @@ func partitioned() facts.Host {
 }
 
 func TestMIGInstancesAreNamedByTheirUUIDs(t *testing.T) {
-	for _, name := range []string{"MIG-488f0000-1111-5222-8333-444455556666", "MIG-" + uuid(0, 0) + "/2/0"} {
+	for _, name := range []string{"MIG-488f0000-1111-5222-8333-444455556666", "MIG-488f0000", "MIG-488F", "MIG-" + uuid(0, 0) + "/2/0", "MIG-" + uuid(0, 0)[:12] + "/2/0"} {
 		p := mustMake(t, on(t, 1, `devices = ["`+name+`"]`), partitioned())
 		if got := visible(t, p, 0); got != "MIG-488f0000-1111-5222-8333-444455556666" {
 			t.Errorf("%s shows %s", name, got)
@@ -106,6 +108,46 @@ func TestMIGInstancesAreNamedByTheirUUIDs(t *testing.T) {
 	why := refusal(t, on(t, 1, "devices = [0]"), partitioned())
 	mustHold(t, why, "GPU 0 has MIG on", "MIG-377e0000-1111-5222-8333-444455556666 (3g.40gb)", "MIG-488f0000-1111-5222-8333-444455556666")
 	mustHold(t, refusal(t, on(t, 1, `devices = ["MIG-99900000-1111-5222-8333-444455556666"]`), partitioned()), "no MIG device MIG-99900000-1111-5222-8333-444455556666")
+	mustHold(t, refusal(t, on(t, 1, `devices = ["MIG-`+uuid(0, 0)+`/5/0"]`), partitioned()), "job.hcl:", "/5/0: there are MIG-377e0000-1111-5222-8333-444455556666 (3g.40gb), MIG-488f0000")
+	mustHold(t, refusal(t, on(t, 1, `devices = ["MIG-488f"]`), machine(0, 2, nvswitch)), "no MIG device MIG-488f: MIG is on for none of its GPUs")
+}
+
+// muster's tables and nvidia-smi show the beginnings of UUIDs.
+func TestABeginningThatSeveralMIGDevicesHaveIsRefusedWithTheirNames(t *testing.T) {
+	h := cut("1g.10gb 1g.10gb", "1g.10gb")
+	mustHold(t, refusal(t, on(t, 1, `devices = ["MIG-0"]`), h), "job.hcl:", `"MIG-0" is ambiguous`, migUUID(0, 0)+" (1g.10gb), "+migUUID(0, 1)+" (1g.10gb); write more of it")
+	if got := onParts(mustMake(t, on(t, 1, `devices = ["MIG-01", "MIG-1"]`), h)); got != "0.1 1.0" {
+		t.Error(got)
+	}
+	for _, instance := range h.Devices.GPUs.GPUs[0].MIG.Instances { // as drivers before 470 name them
+		h.Devices.GPUs.GPUs[0].MIG.Instances[instance.Index].UUID = fmt.Sprintf("MIG-%s/%d/%d", uuid(0, 0), *instance.GI, *instance.CI)
+	}
+	mustHold(t, refusal(t, on(t, 1, `devices = ["MIG-`+uuid(0, 0)[:12]+`"]`), h), "is ambiguous", "/1/0 (1g.10gb), MIG-"+uuid(0, 0)+"/2/0")
+}
+
+// What the file asks for and a host cannot give is looked for in the file.
+func TestWhatAHostRefusesOfTheFileIsSaidWithItsLine(t *testing.T) {
+	exclusive := machine(0, 2, nvswitch)
+	exclusive.Devices.GPUs.GPUs[0].ComputeMode = ptr("exclusive_process")
+	both := `devices = ["MIG-377e", "MIG-488f"]`
+	for _, c := range []struct {
+		ranks string
+		host  facts.Host
+		line  int
+	}{
+		{both + "\nvisibility = \"host\"", partitioned(), 9},
+		{both + "\ndevice_names = \"index\"", partitioned(), 9},
+		{both + "\nper_host = 1", partitioned(), 9},
+		{"per_host = 2\ndevices = 3", partitioned(), 9},
+		{"per_host = 3", machine(0, 2, nvswitch), 8},
+		{"devices = 3", machine(0, 2, nvswitch), 8},
+		{"per_host = \"gpu\"", host("m0", "10.0.0.1", 4), 8},
+		{"shared = true\ndevices = [0]\nper_host = 2", exclusive, 10},
+	} {
+		if why := refusal(t, on(t, 1, c.ranks), c.host); !strings.HasPrefix(why, fmt.Sprintf("job.hcl:%d,", c.line)) {
+			t.Errorf("%s: want line %d: %s", c.ranks, c.line, why)
+		}
+	}
 }
 
 func TestARankGetsOneMIGInstance(t *testing.T) {

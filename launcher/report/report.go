@@ -3,6 +3,7 @@
 package report
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/muster-dev/muster/launcher/observe"
@@ -206,7 +207,7 @@ type GPU struct {
 // End is how a worker ended.
 type End struct {
 	Attempt         int      `json:"attempt"`
-	Exit            int      `json:"exit"`
+	Exit            int      `json:"exit"` // null where there is none: see MarshalJSON
 	Signal          string   `json:"signal,omitempty"`
 	StoppedByMuster string   `json:"stopped_by_muster,omitempty"` // the strongest signal that muster sent
 	Log             string   `json:"log"`
@@ -221,6 +222,19 @@ type End struct {
 	Decision string            `json:"decision,omitempty"`
 	Reason   string            `json:"reason,omitempty"`
 	Changes  map[string]string `json:"changes,omitempty"`
+}
+
+// MarshalJSON has null for the exit status of a worker that has none: a signal has ended it, or
+// it was never started, or its end is not known. 0 would say that it ended well.
+func (e End) MarshalJSON() ([]byte, error) {
+	type plain End
+	if e.Signal == "" && (e.Error == "" || e.Exit != 0) {
+		return json.Marshal(plain(e))
+	}
+	return json.Marshal(struct {
+		plain
+		Exit *int `json:"exit"`
+	}{plain: plain(e)})
 }
 
 // Seconds turns a time into the form that reports use.

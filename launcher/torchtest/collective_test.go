@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/testbed"
+	"github.com/muster-dev/muster/launcher/testbed/gpus"
 )
 
 // measured is a finding of muster check --collective --json.
@@ -94,6 +95,33 @@ func TestAHostThatIsSlowOrHangsInACollectiveIsNamed(t *testing.T) {
 		t.Errorf("with %s cut off: %+v", silent.Name, found)
 	}
 	t.Logf("named after %v", time.Since(began))
+}
+
+// What keeps ranks from measuring is torch then, and no cable.
+func TestATorchThatCannotMeasureIsNamed(t *testing.T) {
+	jax := needJAX(t)
+	cards, err := gpus.L40S().OnThisMachine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bed := testbed.New(t, testbed.Options{
+		Hosts: 2, Docker0: true, GPUs: cards,
+		Keep: []string{filepath.Dir(filepath.Dir(programs.python)), filepath.Dir(filepath.Dir(jax)), programs.pythonHome},
+	})
+	for _, test := range []struct{ python, more, says string }{
+		{programs.python, "", "torch cannot use CUDA on all 2 hosts: Found no NVIDIA driver"},
+		{jax, "program = \"jax\"", "cannot be loaded "}, // on how many hosts is a race: the first ends the others
+	} {
+		path := filepath.Join(t.TempDir(), "job.hcl")
+		text := fmt.Sprintf("job \"c\" {\n  command = [%q, \"train.py\"]\n  %s\n  hosts \"ssh\" {\n    names = [\"node[1-2]\"]\n  }\n  ranks {\n    devices = [0, 1]\n    shared  = true\n  }\n  check { ignore = [\"shared_memory\", \"disk_full\", \"cgroup_memory\", \"cgroup_pids\", \"nofile\", \"memlock\", \"clock_offset\"] }\n}\n", test.python, test.more)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		found := collective(t, bed, path, 75)
+		if len(found) != 1 || found[0].Code != "collective_failed" || !strings.Contains(found[0].Message, test.says) {
+			t.Errorf("%s: %+v", test.python, found)
+		}
+	}
 }
 
 // nft changes a host's own packet filter.

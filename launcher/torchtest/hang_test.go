@@ -81,6 +81,24 @@ func TestACollectiveThatARankNeverEntersIsExplainedByPySpy(t *testing.T) {
 	hangsWhereItIs(t, t.TempDir(), fmt.Sprintf(absent, ""), "", "py-spy")
 }
 
+// All have told of the same step when one of them stays away from the next: only the stacks tell
+// the rank that waits for nobody from those that wait for it.
+func TestARankThatIsNoStepBehindIsNamedByTheStacks(t *testing.T) {
+	t.Parallel()
+	c := runProgram(t, t.TempDir(), meet+`
+import faulthandler
+faulthandler.register(signal.SIGUSR1, all_threads=True)
+for step in range(1, 7):
+    if step == 6 and rank == 1:
+        time.sleep(1000)
+    dist.all_reduce(t)
+    print("step", step, flush=True)
+    dist.barrier()
+`, 3, silent).exits(124)
+	c.says("rank 1 on localhost is the one to look at: by the stacks it alone is elsewhere, in <module> (", "while the others wait in all_reduce",
+		`last line "step 5"`, "what you can change: see why rank 1 is in <module> (")
+}
+
 // The others wait for a rank in all_reduce, and it computes without a word for twice the time
 // that would be a hang.
 func TestACollectiveThatARankEntersLateIsLeftAlone(t *testing.T) {

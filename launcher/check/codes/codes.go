@@ -199,7 +199,7 @@ var All = []Code{
 	{Name: CollectiveHang, Severity: Fail, When: Asked, Meaning: "ranks do not get through an all-reduce in its time; the host or the pair of hosts is named"},
 	{Name: CollectiveWrong, Severity: Fail, When: Asked, Meaning: "an all-reduce gives a wrong sum"},
 	{Name: CollectiveSlow, Severity: Warn, When: Asked, Meaning: "an all-reduce with a host takes more than twice the median"},
-	{Name: CollectiveFailed, Severity: Fail, When: Asked, Meaning: "the run that measures failed"},
+	{Name: CollectiveFailed, Severity: Fail, When: Asked, Meaning: "ranks cannot measure: their torch is missing or cannot use CUDA, or the run that measures failed"},
 	{Name: CollectiveRate, Severity: Info, When: Asked, Meaning: "what was measured"},
 	{Name: ComputeWrong, Severity: Fail, When: Asked, Meaning: "a rank multiplies matrices wrongly, or not at all"},
 	{Name: ComputeSlow, Severity: Warn, When: Asked, Meaning: "a rank multiplies matrices in more than twice the median time of its kind"},
@@ -233,7 +233,6 @@ var All = []Code{
 
 	{Name: "mps_found", Severity: Warn, When: Planning, Meaning: "ranks become clients of an MPS daemon that nobody asked for, or of none though the host speaks of one"},
 	{Name: "mps_unknown", Severity: Warn, When: Planning, Meaning: "which GPUs another user's MPS daemon serves cannot be seen"},
-	{Name: "mps_nccl", Severity: Warn, When: Planning, Meaning: "ranks share a GPU by MPS, which NCCL refuses; see nccl_shared_gpu"},
 	{Name: "mps_daemons", Severity: Warn, When: Planning, Meaning: "NCCL is to join GPUs that have an MPS daemon each"},
 	{Name: "mps_group", Severity: Warn, When: Planning, Meaning: "a group of ranks has two on one GPU"},
 	{Name: "mps_memory", Severity: Warn, When: Planning, Meaning: "the memory limits of a GPU's ranks make more than it has"},

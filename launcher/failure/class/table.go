@@ -161,7 +161,7 @@ var Classes = []Class{
 	{Name: Network, Meaning: "something outside of the run was not reached", Owner: Environment, Restart: Yes,
 		Advice: []string{"download models and data before the run (HF_HUB_OFFLINE=1)"}},
 	{Name: TimeLimit, Meaning: "a time limit ended it", Owner: Nobody, Restart: Never, Advice: []string{"a longer limit, or checkpoints that the next run goes on from"}},
-	{Name: Hang, Meaning: "nothing was heard for too long", Owner: Program, Restart: Yes, Symptom: true, Silent: true, Advice: []string{"py-spy dump on the rank that stopped first"}},
+	{Name: Hang, Meaning: "nothing was heard for too long", Owner: Program, Restart: Yes, Symptom: true, Silent: true, Advice: []string{"have the next one show where ranks are: py-spy where the workers find it (pip install py-spy), or faulthandler.register(signal.SIGUSR1, all_threads=True) in the program"}},
 	{Name: EarlyExit, Meaning: "some ranks ended well while others ran on", Owner: Program, Restart: No, Silent: true,
 		Advice: []string{"uneven data: every rank needs the same number of steps (drop_last, join())"}},
 

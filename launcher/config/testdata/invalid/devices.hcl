@@ -14,7 +14,7 @@ job "devices" {
           "GPU-",             # want: Invalid device
           "GPU-xyz",          # want: Invalid device
           "gpu-8932f937",     # want: Invalid device
-          "MIG-3771aff4",     # want: Invalid device
+          "MIG-3771aff4/1",   # want: Invalid device
           "MIG-1g.10gb",      # want: Invalid device
           "0000:0f:20.0",     # want: Invalid device
           "NVIDIA H100",      # want: Invalid device
