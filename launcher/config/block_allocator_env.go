@@ -18,7 +18,7 @@ func (d *decoder) warnOfAllocator(job *Job, host Host, vars []EnvVar) {
 		given = append(given, allocator.Given{Name: v.Name, Text: v.Value, Source: v.Source})
 		_, at := envPlace(v, host.env, job.env)
 		for _, f := range allocator.Check(v.Value, "") {
-			d.warn(at, "Dangerous value", "%s: %s.", v.Name, f.Message)
+			d.doubt(job.Check, f.Code, at, "Dangerous value", "%s: %s", v.Name, sentence(f.Message))
 		}
 		pairs, _ := allocator.Parse(v.Value)
 		for _, pair := range pairs {

@@ -50,6 +50,17 @@ func (d *decoder) check(block *hclsyntax.Block) Check {
 	return check
 }
 
+// doubt tells a finding about a value of the job file as the check block wants it.
+func (d *decoder) doubt(policy Check, code string, at hcl.Range, title, format string, args ...any) {
+	switch {
+	case slices.Contains(policy.Ignore, code):
+	case policy.Severity[code] == codes.Fail:
+		d.error(at, title, format+" The check block has %s refuse the job.", append(args, code)...)
+	default:
+		d.warn(at, title, format, args...)
+	}
+}
+
 // ignoredCodes is a list of codes, each once.
 func (d *decoder) ignoredCodes(attr *hclsyntax.Attribute) []string {
 	if attr == nil {

@@ -99,6 +99,8 @@ func (d *decoder) job(block *hclsyntax.Block) *Job {
 		d.checkIndependent(c, ranks)
 		job.Backend, ranks.backend = "none", "none"
 	}
+	job.Check = d.check(first(c.blocks["check"]))
+	d.policy = job.Check
 	job.NCCL = d.nccl(first(c.blocks["nccl"]), ranks.backend)
 	job.Allocator = d.allocator(first(c.blocks["allocator"]))
 	job.MPS = d.mps(first(c.blocks["mps"]), ranks.placement)
@@ -117,7 +119,6 @@ func (d *decoder) job(block *hclsyntax.Block) *Job {
 	job.Hang = d.hang(first(c.blocks["hang"]), len(c.blocks["restart"]) > 0)
 	job.Progress = d.progress(first(c.blocks["progress"]))
 	job.Observe = d.observe(first(c.blocks["observe"]))
-	job.Check = d.check(first(c.blocks["check"]))
 	job.Logs = d.logs(first(c.blocks["logs"]), job.worldSize())
 	job.Forward, job.forwarded = d.forward(c.attrs["forward"])
 	job.hostEnv = slices.Sorted(maps.Keys(d.hostEnv))

@@ -226,7 +226,7 @@ func (d *decoder) adviseNCCL(attr *hclsyntax.Attribute, a nccl.Attribute, value 
 		if f.Code == nccl.CodeWord || f.Code == nccl.CodeList {
 			d.error(at, "Invalid value", "%s", sentences(f))
 		} else {
-			d.warn(at, "Dangerous value", "%s", sentences(f))
+			d.doubt(d.policy, f.Code, at, "Dangerous value", "%s", sentences(f))
 		}
 	}
 }

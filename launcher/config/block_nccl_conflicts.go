@@ -78,21 +78,23 @@ func (d *decoder) warnOfNCCL(job *Job, host Host, vars []EnvVar) {
 		}
 		for _, f := range nccl.Check(v.Name, v.Value, nccl.Version{}) {
 			if f.Code == nccl.CodeUnknown {
-				d.warn(key, "Unknown NCCL variable", "%s", sentences(f))
+				d.doubt(job.Check, f.Code, key, "Unknown NCCL variable", "%s", sentences(f))
 			} else {
-				d.warn(value, "Dangerous value", "%s", sentences(f))
+				d.doubt(job.Check, f.Code, value, "Dangerous value", "%s", sentences(f))
 			}
 		}
 	}
 }
 
 // sentences are what a finding says and what to do.
-func sentences(f nccl.Finding) string {
-	end := "."
-	if strings.HasSuffix(f.Fix, "?") {
-		end = ""
+func sentences(f nccl.Finding) string { return sentence(f.Message) + " " + sentence(capital(f.Fix)) }
+
+// sentence ends words with a stop, unless they are a question.
+func sentence(words string) string {
+	if strings.HasSuffix(words, "?") {
+		return words
 	}
-	return f.Message + ". " + capital(f.Fix) + end
+	return words + "."
 }
 
 // envPlace is where a variable is set in one of the env expressions, and where its value is

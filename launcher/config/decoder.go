@@ -19,6 +19,8 @@ type decoder struct {
 	used    map[string]bool // variables that an expression refers to
 	usedAll bool            // an expression refers to var as a whole
 
+	policy Check // of the job: what becomes of doubts about its values
+
 	program string          // of the job: what its variables are for
 	hostEnv map[string]bool // variables that env_of_host is called with
 
