@@ -258,8 +258,19 @@ func (l *live) close() {
 	_ = l.host.Close() // nothing is left to be told
 }
 
+// hasRanks says where a set names ranks that the run does not have.
+func (k *Known) hasRanks(set config.RankSet) error {
+	if last := set.Last(); last >= k.Page.WorldSize() {
+		return failure(report.ExitUsage, "run %s has no rank %d: its ranks are 0 to %d", k.Page.Run, last, k.Page.WorldSize()-1)
+	}
+	return nil
+}
+
 // Attach comes back to a run and stays until it is over. It returns the run's exit status.
 func (k *Known) Attach(ctx context.Context, show config.RankSet, wishes <-chan Wish) (int, error) {
+	if err := k.hasRanks(show); err != nil {
+		return 0, err
+	}
 	l, err := k.openUnlessLeft(ctx, wishes)
 	if err != nil {
 		return 0, err
@@ -331,20 +342,29 @@ func (k *Known) Stop(ctx context.Context, how int, wishes <-chan Wish) (int, err
 	return status, err
 }
 
-// Logs shows what ranks have written in the newest attempt, and with follow what they
-// still write.
-func (k *Known) Logs(ctx context.Context, ranks config.RankSet, follow bool) error {
-	if follow {
+// Written says whose output is wanted.
+type Written struct {
+	Ranks   config.RankSet
+	Attempt int  // -1: the newest of each rank
+	Follow  bool // also what they still write
+}
+
+// Logs shows what ranks have written.
+func (k *Known) Logs(ctx context.Context, wanted Written) error {
+	if err := k.hasRanks(wanted.Ranks); err != nil {
+		return err
+	}
+	if wanted.Follow {
 		l, err := k.open(ctx)
 		if err != nil {
 			return err
 		}
 		defer l.close()
 		if l.control != nil {
-			return k.followLogs(ctx, l, ranks)
+			return k.followLogs(ctx, l, wanted.Ranks)
 		}
 	}
-	return k.printLogs(ctx, ranks)
+	return k.printLogs(ctx, wanted)
 }
 
 func (k *Known) ranksIn(set config.RankSet) []int {
@@ -375,13 +395,20 @@ func (k *Known) followLogs(ctx context.Context, l *live, set config.RankSet) err
 
 // printLogs reads the files, each host's by a connection of its own, and shows rank after
 // rank.
-func (k *Known) printLogs(ctx context.Context, set config.RankSet) error {
+func (k *Known) printLogs(ctx context.Context, wanted Written) error {
 	state, err := k.State(ctx)
 	if err != nil {
 		return failure(report.ExitUnreachable, "%v", err)
 	}
+	newest := state.Attempt
+	for _, r := range state.Ranks {
+		newest = max(newest, r.Attempt)
+	}
+	if wanted.Attempt > newest {
+		return failure(report.ExitUsage, "run %s has no attempt %d: the newest is %d", k.Page.Run, wanted.Attempt, newest)
+	}
 	byHost := map[notebook.Host][]string{}
-	for _, rank := range k.ranksIn(set) {
+	for _, rank := range k.ranksIn(wanted.Ranks) {
 		host, begun := k.placeOf(state, rank)
 		if !begun {
 			continue
@@ -389,6 +416,9 @@ func (k *Known) printLogs(ctx context.Context, set config.RankSet) error {
 		attempt := state.Attempt
 		if of, started := state.Ranks[rank]; started {
 			attempt = of.Attempt
+		}
+		if wanted.Attempt >= 0 {
+			attempt = wanted.Attempt
 		}
 		byHost[host] = append(byHost[host], output(attempt, rank, 0))
 	}

@@ -225,6 +225,9 @@ func (r *Run) handOver(ctx context.Context, id string, f *fleet, p *plan.Plan) (
 		return 0, head.complaintOr(exit, fmt.Errorf("%s: %w", head.name, err))
 	}
 	page := r.page(id, p)
+	if last := r.Show.Last(); last >= page.WorldSize() {
+		r.View.Say(fmt.Sprintf("warning: the output of rank %d is asked for; ranks are 0 to %d", last, page.WorldSize()-1))
+	}
 	if err := r.Notebook.Write(page); err != nil {
 		r.View.Say("warning: " + err.Error() + "; muster ps will not know this run")
 	}

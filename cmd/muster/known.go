@@ -157,9 +157,11 @@ func logsCommand() *cli.Command {
 		Description: runHelp + `
 
    muster logs - --rank 3       of rank 3 in the latest run
-   muster logs llama-7f3a12 -f  of all ranks, and what they still write`,
+   muster logs llama-7f3a12 -f  of all ranks, and what they still write
+   muster logs - --attempt 0    before the first restart`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "rank", Aliases: []string{"ranks"}, Value: "all", Usage: "of these ranks only: a rank, or a list such as 0,3-5"},
+			&cli.IntFlag{Name: "attempt", Value: -1, Usage: "of this attempt, the first is 0", DefaultText: "the newest"},
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what is still written"},
 		},
 		Action:       logs,
@@ -177,12 +179,15 @@ func logs(c *cli.Context) error {
 	if err != nil {
 		return usage("--%v", err)
 	}
+	if c.IsSet("attempt") && (c.Bool("follow") || c.Int("attempt") < 0) {
+		return usage("--attempt is a number from 0 on, and cannot be followed: what is still written is of the newest")
+	}
 	ctx, end := untilSignal()
 	defer end()
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
 	screen.WhenLeft(enough)
-	err = k.Logs(ctx, ranks, c.Bool("follow"))
+	err = k.Logs(ctx, launcher.Written{Ranks: ranks, Attempt: c.Int("attempt"), Follow: c.Bool("follow")})
 	return cmp.Or(screen.Left(), err)
 }
 

@@ -55,8 +55,14 @@ lost; 75 refused before a worker was started; 70 a fault of muster itself;
 		DisableSliceFlagSeparator: true, // a value may hold commas
 		HideHelpCommand:           true,
 		HideVersion:               true,
+		Flags:                     []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "the same as muster version"}},
 		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
+			switch {
+			case c.Bool("version"):
+				return c.App.RunContext(c.Context, []string{c.App.Name, "version"})
+			case c.Args().First() == "help":
+				return c.App.RunContext(c.Context, append(append([]string{c.App.Name}, c.Args().Tail()...), "--help"))
+			case c.Args().Present():
 				return usage("muster has no command %q%s; muster --help lists them", c.Args().First(), suggestion(c.App, c.Args().First()))
 			}
 			return cli.ShowAppHelp(c)

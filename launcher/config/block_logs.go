@@ -27,7 +27,7 @@ func (d *decoder) logs(block *hclsyntax.Block, worldSize int) Logs {
 	if err != nil {
 		d.error(attr.Expr.Range(), "Invalid ranks", "%s.", capital(err.Error()))
 	}
-	if last := set.last(); worldSize > 0 && last >= worldSize {
+	if last := set.Last(); worldSize > 0 && last >= worldSize {
 		d.warn(attr.Expr.Range(), "No such rank", "There is no rank %d: this job has the ranks 0 to %d.", last, worldSize-1)
 	}
 	return Logs{Show: set}

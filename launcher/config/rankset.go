@@ -78,8 +78,8 @@ func (s RankSet) String() string {
 	return strings.Join(parts, ",")
 }
 
-// last is the highest rank that the set names, -1 where it names none.
-func (s RankSet) last() int {
+// Last is the highest rank that the set names, -1 where it names none.
+func (s RankSet) Last() int {
 	last := -1
 	for _, span := range s.spans {
 		last = max(last, span[1])

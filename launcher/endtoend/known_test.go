@@ -109,6 +109,8 @@ func TestADetachedRunIsListedShownReadAndStopped(t *testing.T) {
 	if logs.stdout != "host-a:3| out 3\n" || logs.stderr != "host-a:3| err 3\n" {
 		t.Errorf("logs of rank 3: %q and %q", logs.stdout, logs.stderr)
 	}
+	u.run("logs", id, "--rank", "2,9").exits(64).says("has no rank 9: its ranks are 0 to 3")
+	u.run("attach", id, "--ranks", "4").exits(64).says("has no rank 4")
 	logs = u.run("logs", "second").exits(0)
 	if n := strings.Count(logs.stdout, "| out "); n != 4 {
 		t.Errorf("logs shows %d lines of 4 ranks: %q", n, logs.stdout)

@@ -113,6 +113,16 @@ func TestABadCommandLineIsExplained(t *testing.T) {
 	}
 }
 
+func TestHelpAndVersionAreFoundHoweverTheyAreAskedFor(t *testing.T) {
+	u := newUser(t, threeHosts(t))
+	for words, says := range map[string]string{"help": "COMMANDS:", "help run": "muster run -", "run --help": "muster run -", "--version": "muster ", "version": "muster "} {
+		if r := u.run(strings.Fields(words)...).exits(0); !strings.Contains(r.stdout, says) {
+			t.Errorf("muster %s says %q", words, r.stdout)
+		}
+	}
+	u.run("help", "nonsense").exits(64).says("nonsense")
+}
+
 func TestOneMachineUnderTwoNamesIsRefused(t *testing.T) {
 	bed := threeHosts(t)
 	u := newUser(t, bed)

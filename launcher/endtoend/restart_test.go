@@ -62,6 +62,18 @@ func (u *user) attemptLines(rank int) []string {
 
 const oomOnRankOne = `if [ $RANK = 1 ]; then sleep 0.3; echo "` + fragmented + `" >&2; exit 1; fi; sleep 1000`
 
+func TestWhatAnEarlierAttemptHasWrittenIsShown(t *testing.T) {
+	u := newUser(t, lend(t))
+	u.run("run", u.write(job{script: u.perAttempt("echo first; exit 3", "echo second"), hosts: []string{"host-z"}, more: "restart { attempts = 1 }"})).exits(0)
+	for attempt, want := range map[string]string{"0": "host-z:0| first\n", "1": "host-z:0| second\n"} {
+		if got := u.run("logs", "-", "--attempt", attempt).exits(0).stdout; got != want {
+			t.Errorf("of attempt %s is shown %q", attempt, got)
+		}
+	}
+	u.run("logs", "-", "--attempt", "2").exits(64).says("has no attempt 2: the newest is 1")
+	u.run("logs", "-", "--attempt", "1", "-f").exits(64).says("--attempt")
+}
+
 func TestAnOOMOfFragmentationIsRestartedWithTheRulesRemedy(t *testing.T) {
 	u := newUser(t, threeHosts(t))
 	r := u.run("run", u.write(job{script: u.perAttempt(oomOnRankOne, "exit 0"), hosts: []string{"host-z", "host-a"}, more: `
