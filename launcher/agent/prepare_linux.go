@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/muster-dev/muster/launcher/claim"
 	"github.com/muster-dev/muster/launcher/facts"
@@ -150,7 +151,15 @@ func (a *agent) runSetup(text, workdir string, base map[string]string) (map[stri
 	if err != nil {
 		return fail("%v", err)
 	}
-	<-child.Done
+	awaitPatiently(child.Done, setupPatience, func(passed time.Duration) {
+		message := fmt.Sprintf("setup has not ended for %v", passed)
+		if last := lastLine(endOf(logPath)); last != "" {
+			message += ": its last line is: " + last
+		}
+		a.post(func() {
+			a.tell(orders.News{Warning: &orders.Warning{Rank: -1, Message: message + " (all of it: " + logPath + ")"}})
+		})
+	})
 	result := orders.Prepared{Code: child.Exit().Code, Output: endOf(logPath), Log: logPath}
 	if exit := child.Exit(); exit != (proc.Exit{}) {
 		result.Error = fmt.Sprintf("setup ended with %s", exit)
@@ -163,6 +172,33 @@ func (a *agent) runSetup(text, workdir string, base map[string]string) (map[stri
 	}
 	_ = os.Remove(dump)
 	return hostEnviron(strings.Split(string(bytes.TrimSuffix(environ, []byte{0})), "\x00")), result
+}
+
+// setupPatience is how long setup may take until that is said, and again each time that twice
+// as long has passed.
+const setupPatience = 30 * time.Second
+
+// awaitPatiently waits until something is done, and says now and then for how long already.
+func awaitPatiently(done <-chan struct{}, patience time.Duration, say func(passed time.Duration)) {
+	for passed, wait := time.Duration(0), patience; ; wait = passed {
+		select {
+		case <-done:
+			return
+		case <-time.After(wait):
+			passed += wait
+			say(passed)
+		}
+	}
+}
+
+// longestLine bounds what is quoted of a line.
+const longestLine = 200
+
+// lastLine is the last line of a text that is not empty.
+func lastLine(text []byte) string {
+	text = bytes.TrimSpace(text)
+	line := text[bytes.LastIndexByte(text, '\n')+1:]
+	return string(line[max(0, len(line)-longestLine):])
 }
 
 func endOf(path string) []byte {
