@@ -149,8 +149,8 @@ type refusal struct {
 	code    int // exit status that it asks for
 	output  []byte
 	log     string
-	found   bool // by a check
-	taken   bool // another run has taken a device meanwhile
+	found   string // code of the finding that it is; "": none
+	taken   bool   // another run has taken a device meanwhile
 }
 
 // action is something that the loop is to do. One field is set.

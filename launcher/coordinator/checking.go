@@ -26,7 +26,7 @@ func (b *brain) passes() bool {
 		}
 		b.find(f)
 		if f.Severity == report.SeverityFail {
-			b.refusals = append(b.refusals, refusal{host: f.Host, message: f.Words(), code: report.ExitRefused, found: true})
+			b.refusals = append(b.refusals, refusal{host: f.Host, message: f.Words(), code: report.ExitRefused, found: f.Code})
 		}
 	}
 	return len(b.refusals) == 0 && b.checking != CheckOnly

@@ -180,10 +180,13 @@ func (b *brain) refusalCause() (*report.Cause, int) {
 		c.Class = report.ClassTaken
 	}
 	exit := 0
-	var lines []string
+	var lines, found []string
 	for _, r := range b.refusals {
-		if r.found { // it says itself where
+		if r.found != "" { // it says itself where
 			lines = append(lines, r.message)
+			if !slices.Contains(found, r.found) {
+				found = append(found, r.found)
+			}
 		} else {
 			lines = append(lines, r.host+": "+r.message)
 		}
@@ -196,6 +199,9 @@ func (b *brain) refusalCause() (*report.Cause, int) {
 		exit = max(exit, r.code)
 	}
 	c.Message = strings.Join(lines, "\n")
+	if !slices.ContainsFunc(b.refusals, func(r refusal) bool { return r.found == "" }) {
+		c.Evidence = append(c.Evidence, fmt.Sprintf("to start all the same: --no-check, or check { ignore = [\"%s\"] } in the job file", strings.Join(found, `", "`)))
+	}
 	return c, exit
 }
 

@@ -161,7 +161,7 @@ func TestAModelThatWillNotFitIsSaidBeforeTheStart(t *testing.T) {
 		t.Errorf("check finds %+v", f)
 	}
 	u.run("run", path).exits(0).says("memory is estimated not to fit")
-	u.run("run", u.gpuJob([]string{"dgx-a100"}, "", block("ddp", "fail"))).exits(75).says("memory is estimated not to fit")
+	u.run("run", u.gpuJob([]string{"dgx-a100"}, "", block("ddp", "fail"))).exits(75).says("memory is estimated not to fit", "to start all the same: --no-check, or check { ignore = [\"memory_does_not_fit\"] } in the job file")
 	r := u.run("run", u.gpuJob([]string{"dgx-a100"}, "", block("fsdp", "fail"))).exits(0)
 	if strings.Contains(r.stderr, "not to fit") {
 		t.Errorf("with FSDP it says:\n%s", r.stderr)
