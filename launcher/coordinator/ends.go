@@ -331,7 +331,11 @@ func (b *brain) checkEarlyExit() {
 		return
 	}
 	passed := b.now.Sub(since)
-	words := fmt.Sprintf("%s ended well %v ago, but %s still run", b.listRanks(ended), passed.Round(time.Second), b.listRanks(others))
+	run := "run"
+	if len(others) == 1 {
+		run = "runs"
+	}
+	words := fmt.Sprintf("%s ended well %v ago, but %s still %s", b.listRanks(ended), passed.Round(time.Second), b.listRanks(others), run)
 	switch {
 	case passed >= b.early.Limit:
 		b.lost, b.lostAt = &report.Cause{Class: report.ClassEarlyExit, Message: words, Attempt: b.attempt}, b.now
