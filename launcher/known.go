@@ -171,9 +171,9 @@ func (k *Known) stateOf(found orders.Lookup) event.State {
 	case s.Report != nil:
 		k.note(s)
 	case !found.Known:
-		s.Name, s.Message = event.IsLost, "nothing of it is left on "+k.Page.Hosts[0].Name
+		s.Lose("nothing of it is left on " + k.Page.Hosts[0].Name)
 	case found.Control == "":
-		s.Name, s.Message = event.IsLost, "its coordinator on "+k.Page.Hosts[0].Name+" is no more and has left no report; the agents have ended the workers within the lease"
+		s.Lose("its coordinator on " + k.Page.Hosts[0].Name + " is no more and has left no report; the agents have ended the workers within the lease")
 	}
 	return s
 }

@@ -41,7 +41,7 @@ const (
 type RankState struct {
 	Host    string
 	Attempt int
-	Name    string // "starting", "running", "ended"
+	Name    string // "starting", "running", "ended", or Unknown: nobody has heard of its end
 	PID     int
 	Since   time.Time
 	Message string
@@ -79,6 +79,7 @@ func (s *State) Take(e Event) {
 	case Over:
 		s.Name, s.Message, s.Report = IsOver, e.Message, e.Report
 		s.recall(e.Report)
+		s.forgetRunning()
 	case Shared:
 		if s.MPS == nil {
 			s.MPS = map[string][]report.MPSGPU{}
@@ -88,6 +89,22 @@ func (s *State) Take(e Event) {
 		s.Ranks[*e.Rank] = RankState{Host: e.Host, Attempt: e.Attempt, Name: "running", PID: e.PID, Since: e.Time, Message: e.Message, Log: e.Log}
 	case Ended:
 		s.Ranks[*e.Rank] = RankState{Host: e.Host, Attempt: e.Attempt, Name: "ended", Since: e.Time, Message: e.Message, Log: e.Log, Failed: e.Failed}
+	}
+}
+
+// Lose notes that the run has lost its coordinator, and why.
+func (s *State) Lose(message string) {
+	s.Name, s.Message = IsLost, message
+	s.forgetRunning()
+}
+
+// forgetRunning is for an end of the run: of ranks that ran until then no end will be heard.
+func (s *State) forgetRunning() {
+	for rank, r := range s.Ranks {
+		if r.Name == "running" {
+			r.Name, r.PID = Unknown, 0
+			s.Ranks[rank] = r
+		}
 	}
 }
 
