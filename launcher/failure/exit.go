@@ -194,7 +194,7 @@ func (e Evidence) line(form *pattern.Pattern) string {
 	for _, text := range [][]byte{e.Stderr, e.Stdout} {
 		for _, v := range lines.Read(text).Voices {
 			for _, line := range v.Lines {
-				if form.MatchString(line.Text) {
+				if !line.Source && form.MatchString(line.Text) {
 					return line.Text
 				}
 			}

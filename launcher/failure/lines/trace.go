@@ -69,6 +69,9 @@ func (v *Voice) Traces() []Trace {
 
 func (r *reader) line(line Line) {
 	text := line.Text
+	if line.Source {
+		return
+	}
 	if at := strings.Index(text, traceHead); at >= 0 {
 		r.begin(line.At, at)
 		return
