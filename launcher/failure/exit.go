@@ -173,10 +173,23 @@ func (e Evidence) status() Verdict {
 		v.evidence(fmt.Sprintf("its own exit status was %d: a process that it had started was killed", e.Code))
 		return v
 	}
+	return e.statusAlone()
+}
+
+// statusAlone is the verdict where nothing that is known says why. What the program said
+// last is most often its reason: then it needs no advice to give one.
+func (e Evidence) statusAlone() Verdict {
 	v := of(class.Exit, Likely)
-	v.Message = fmt.Sprintf("it ended with exit status %d, and nothing it wrote says why", e.Code)
 	v.Said = fmt.Sprintf("exit %d", e.Code)
-	v.evidence(fmt.Sprintf("its exit status was %d", e.Code))
+	last := e.lastLine()
+	if last == "" {
+		v.Message = fmt.Sprintf("it ended with exit status %d, and nothing it wrote says why", e.Code)
+		v.evidence(fmt.Sprintf("its exit status was %d", e.Code))
+		return v
+	}
+	v.Message = fmt.Sprintf("it ended with exit status %d, and said last: %q", e.Code, last)
+	v.evidence(fmt.Sprintf("its exit status was %d, and the last that it said is %q", e.Code, last))
+	v.Advice = []string{}
 	return v
 }
 
