@@ -81,10 +81,7 @@ func (e Evidence) ofSignal(signal, confidence string) Verdict {
 	case "SIGXCPU":
 		return crash(class.TimeLimit, confidence, "the limit of CPU time ended it (SIGXCPU)")
 	}
-	v := of(class.KilledUnknown, worst(confidence, Likely))
-	v.Message = fmt.Sprintf("it was killed by %s, which muster did not send: a user, a scheduler or the program itself did", signal)
-	v.Said = signal
-	return v
+	return e.ofSent(signal, confidence)
 }
 
 func crash(name, confidence, message string) Verdict {
@@ -106,8 +103,12 @@ func (e Evidence) ofKill(confidence string) Verdict {
 	v = of(class.KilledUnknown, worst(confidence, Likely))
 	v.Said = "SIGKILL"
 	v.Message = "it was killed by SIGKILL (9), which muster did not send: somebody did, or the kernel for want of memory"
+	if e.bySlurm(&v, "SIGKILL"); v.Advice != nil {
+		return v
+	}
 	if e.Memory.unchanged() {
 		v.Message = "it was killed by SIGKILL (9), which muster did not send; the kernel counted no kill for want of memory, so a user, a scheduler or another program did it"
+		v.Advice = []string{askWho}
 		v.evidence("the kernel's counters of kills for want of memory did not change")
 	} else {
 		v.note("dmesg on the host tells whether the kernel did it for want of memory")

@@ -173,6 +173,7 @@ func (e Evidence) weighHostMemory(v *Verdict) {
 		}
 	} else if e.Memory.unchanged() && slices.Contains(ofKills, v.Phrase) {
 		v.become(class.KilledUnknown, Likely, "a process that it had started was killed by SIGKILL; the kernel counted no kill for want of memory, so a user, a scheduler or another program did it")
+		v.Advice = []string{askWho}
 		v.evidence("the kernel's counters of kills for want of memory did not change")
 	} else if e.Memory.unchanged() && v.Confidence == Likely {
 		v.Confidence = Guess
