@@ -73,14 +73,6 @@ func (v Verdict) saysStopped() bool {
 	return v.Class == class.UserError && (strings.Contains(v.Said, "SIGTERM") || strings.Contains(strings.ToLower(v.Said), "signal 15"))
 }
 
-// notStarted: there was no worker.
-func (e Evidence) notStarted() Verdict {
-	v := of(class.Start, Certain)
-	v.Message = "the program could not be started: " + e.Start
-	v.evidence("its host says: " + e.Start)
-	return v
-}
-
 // good: the worker ended with 0. What it wrote of memory may still be worth knowing.
 func (e Evidence) good() Verdict {
 	v := of(class.None, Certain)

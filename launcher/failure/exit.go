@@ -146,8 +146,6 @@ var (
 	// argparse, click, getopt and Python itself, of wrong arguments.
 	wrongArguments = pattern.New(`^\S+: error: |^(?:Error: )?(?:No such option|Invalid value|Missing (?:option|argument))|: unrecognized option|can't open file|: No module named `)
 	usageLine      = pattern.New(`^[Uu]sage:? `)
-	// shells and ld.so, of what is not there.
-	notFound = pattern.New(`: (?:command )?not found$|: Permission denied$|: No such file or directory$|: error while loading shared libraries: `)
 )
 
 // status is the verdict where there is only an exit status.
@@ -166,8 +164,8 @@ func (e Evidence) status() Verdict {
 			return e.notBegun("the program does not take these arguments", line)
 		}
 	}
-	if line := e.line(notFound); line != "" && (e.Code == 126 || e.Code == 127 || e.Code == 2) {
-		return e.notBegun("a program or library was not found", line)
+	if v, ok := e.notBegunBy(); ok {
+		return v
 	}
 	if v := of(class.OOMHost, Likely); e.killedInCgroup() {
 		v.Message = e.outOfMemory(&v)
