@@ -63,6 +63,11 @@ func readCPUAlloc(h *hit, _ voice, m []string) {
 	h.verdict.Message = fmt.Sprintf("the host had no memory left for the program, which wanted %s", size(h.verdict.Numbers[NumRequested]))
 }
 
+func readMapping(h *hit, _ voice, _ []string) {
+	h.verdict.Message = "the host had no memory left for the program, which wanted to map a file"
+	h.verdict.note("with much memory free it is rather a limit: of mappings (sysctl vm.max_map_count) or of address space (ulimit -v)")
+}
+
 // collective is what the watchdog said of one.
 type collective struct {
 	rank, seq, op, numel string

@@ -132,6 +132,9 @@ func isException(name, message string, framed bool) bool {
 			return true
 		}
 	}
+	if name == "socket.timeout" { // up to Python 3.9
+		return true
+	}
 	return framed && (message != "" || strings.Contains(name, ".")) && last[0] >= 'A' && last[0] <= 'Z'
 }
 
