@@ -12,6 +12,7 @@ import (
 func Classify(e Evidence) Verdict {
 	v := e.classify()
 	e.addFacts(&v)
+	v.advise()
 	if v.Message == "" {
 		c, _ := class.Find(v.Class)
 		v.Message = c.Meaning

@@ -126,7 +126,7 @@ func (t exceptionType) fits(full, name, message string) bool {
 }
 
 var exceptions = []exceptionType{
-	{class: class.OOMHost, names: " MemoryError _ArrayMemoryError ", says: "the host had no memory left for the program"},
+	{class: class.OOMHost, names: " MemoryError _ArrayMemoryError ", says: refusedMemory},
 	{class: class.Network, names: " ConnectionError Timeout ReadTimeout ConnectTimeout ChunkedEncodingError ProxyError SSLError ", from: "requests."},
 	{class: class.Network, names: " MaxRetryError NewConnectionError ProtocolError ReadTimeoutError ConnectTimeoutError NameResolutionError IncompleteRead "},
 	{class: class.Network, names: " ConnectError ReadTimeout ConnectTimeout RemoteProtocolError ReadError ", from: "httpx."},
