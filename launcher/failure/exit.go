@@ -157,7 +157,7 @@ func (e Evidence) status() Verdict {
 		v.evidence("its exit status was 124")
 		return v
 	case e.Code == 1 || e.Code == 2 || e.Code == 64:
-		if line := e.line(wrongArguments); line != "" {
+		if line := e.line(wrongArguments); line != "" && !unreadable.MatchString(line) {
 			return e.notBegun("the program does not take these arguments, or is not there", line)
 		}
 		if line := e.line(usageLine); line != "" && e.Code != 1 {

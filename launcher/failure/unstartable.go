@@ -15,12 +15,15 @@ type unstartable struct {
 	advice []string
 }
 
+// unreadable is a script that its interpreter may not read.
+var unreadable = pattern.New(`(?i)\b(?:cannot|can't) open .{1,400}permission denied$`)
+
 var unstartables = []unstartable{
 	{pattern.New(`(?i)exec format error$|cannot execute binary file`), "the program has no #! line, or is built for another machine",
 		[]string{"a script needs a first line such as #!/usr/bin/env python3, or its interpreter in front of it in the command", "file PROGRAM and uname -m tell whether a binary is for this processor"}},
 	{pattern.New(`bad interpreter: |: required file not found$`), "the interpreter or loader that the program names is not there",
 		[]string{"look at its first line: #! and the path of what is on this host, without a DOS line end (\\r)", "ldd PROGRAM names the loader of a binary"}},
-	{pattern.New(`(?i)\b(?:cannot|can't) open .{1,400}permission denied$`), "a file is there but may not be read",
+	{unreadable, "a file is there but may not be read",
 		[]string{"chmod +r, and +x for the folders above it, for the user that the run has on this host"}},
 	{pattern.New(`(?i): permission denied$`), "the program is there but may not be executed",
 		[]string{"chmod +x PROGRAM, or its interpreter in front of it in the command", "a file system that is mounted noexec runs no programs: findmnt -T PROGRAM"}},

@@ -24,6 +24,7 @@ func TestAProgramThatIsThereIsNotCalledMissing(t *testing.T) {
 		{126, "bash: ./train.sh: /opt/py/bin/python: bad interpreter: No such file or directory", "that the program names is not there", "first line"},
 		{127, "bash: line 1: ./train.sh: cannot execute: required file not found", "that the program names is not there", "ldd"},
 		{2, "sh: 0: cannot open train.sh: Permission denied", "there but may not be read", "chmod +r"},
+		{2, "python: can't open file '/x/train.py': [Errno 13] Permission denied", "there but may not be read", "chmod +r"},
 		{127, "sh: 1: trian: not found", missing, "last lines"},
 		{127, "env: 'trian': No such file or directory", missing, "last lines"},
 	} {
