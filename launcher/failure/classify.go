@@ -12,6 +12,7 @@ import (
 func Classify(e Evidence) Verdict {
 	v := e.classify()
 	e.addFacts(&v)
+	v.advise()
 	if v.Message == "" {
 		c, _ := class.Find(v.Class)
 		v.Message = c.Meaning
@@ -71,14 +72,6 @@ func (e Evidence) ofWords(words told, found bool) Verdict {
 // saysStopped is whether an exception is what a handler makes of a signal.
 func (v Verdict) saysStopped() bool {
 	return v.Class == class.UserError && (strings.Contains(v.Said, "SIGTERM") || strings.Contains(strings.ToLower(v.Said), "signal 15"))
-}
-
-// notStarted: there was no worker.
-func (e Evidence) notStarted() Verdict {
-	v := of(class.Start, Certain)
-	v.Message = "the program could not be started: " + e.Start
-	v.evidence("its host says: " + e.Start)
-	return v
 }
 
 // good: the worker ended with 0. What it wrote of memory may still be worth knowing.

@@ -57,14 +57,7 @@ func ofLauncher(t lines.Trace) bool {
 // byType is the verdict on an exception that no phrase explains.
 func (e *ending) byType() Verdict {
 	name := e.Type[strings.LastIndexByte(e.Type, '.')+1:]
-	v := of(class.UserError, Certain)
-	for _, t := range exceptions {
-		if t.fits(e.Type, name, e.Message) {
-			v = of(t.class, Likely)
-			v.Message = t.says
-			break
-		}
-	}
+	v := e.byName(name)
 	frame, _ := e.Innermost()
 	v.Exception, v.Where = e.Type, frame.String()
 	v.Said = excerpt(e.Type + ": " + e.Message)
@@ -81,18 +74,40 @@ func (e *ending) byType() Verdict {
 	return v
 }
 
+// byName is the class of an exception: where no table knows it, it is the program's own.
+func (e *ending) byName(name string) Verdict {
+	if e.ofDownload(name) {
+		return of(class.Network, Likely)
+	}
+	for _, t := range exceptions {
+		if t.fits(e.Type, name, e.Message) {
+			v := of(t.class, Likely)
+			v.Message = t.says
+			return v
+		}
+	}
+	return of(class.UserError, Certain)
+}
+
 func userWords(name string, v Verdict) string {
 	at := ""
 	if v.Where != "" {
 		at = " at " + v.Where
 	}
+	said := v.Said
+	if !strings.HasSuffix(said, "...") {
+		said = strings.TrimSuffix(said, ".")
+	}
+	if v.Class == class.Network {
+		return "something outside of the run was not reached" + at + ": " + said
+	}
 	switch name {
 	case "ModuleNotFoundError", "ImportError":
-		return "the program could not import what it needs" + at + ": " + v.Said
+		return "the program could not import what it needs" + at + ": " + said
 	case "SyntaxError", "IndentationError", "TabError":
-		return "the program cannot be parsed" + at + ": " + v.Said
+		return "the program cannot be parsed" + at + ": " + said
 	}
-	return "the program ended with an exception of its own" + at + ": " + v.Said
+	return "the program ended with an exception of its own" + at + ": " + said
 }
 
 // exceptionType are exceptions that are not the program's own fault, by name.
@@ -111,7 +126,7 @@ func (t exceptionType) fits(full, name, message string) bool {
 }
 
 var exceptions = []exceptionType{
-	{class: class.OOMHost, names: " MemoryError _ArrayMemoryError ", says: "the host had no memory left for the program"},
+	{class: class.OOMHost, names: " MemoryError _ArrayMemoryError ", says: refusedMemory},
 	{class: class.Network, names: " ConnectionError Timeout ReadTimeout ConnectTimeout ChunkedEncodingError ProxyError SSLError ", from: "requests."},
 	{class: class.Network, names: " MaxRetryError NewConnectionError ProtocolError ReadTimeoutError ConnectTimeoutError NameResolutionError IncompleteRead "},
 	{class: class.Network, names: " ConnectError ReadTimeout ConnectTimeout RemoteProtocolError ReadError ", from: "httpx."},

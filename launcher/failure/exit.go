@@ -81,10 +81,7 @@ func (e Evidence) ofSignal(signal, confidence string) Verdict {
 	case "SIGXCPU":
 		return crash(class.TimeLimit, confidence, "the limit of CPU time ended it (SIGXCPU)")
 	}
-	v := of(class.KilledUnknown, worst(confidence, Likely))
-	v.Message = fmt.Sprintf("it was killed by %s, which muster did not send: a user, a scheduler or the program itself did", signal)
-	v.Said = signal
-	return v
+	return e.ofSent(signal, confidence)
 }
 
 func crash(name, confidence, message string) Verdict {
@@ -106,8 +103,12 @@ func (e Evidence) ofKill(confidence string) Verdict {
 	v = of(class.KilledUnknown, worst(confidence, Likely))
 	v.Said = "SIGKILL"
 	v.Message = "it was killed by SIGKILL (9), which muster did not send: somebody did, or the kernel for want of memory"
+	if e.bySlurm(&v, "SIGKILL"); v.Advice != nil {
+		return v
+	}
 	if e.Memory.unchanged() {
 		v.Message = "it was killed by SIGKILL (9), which muster did not send; the kernel counted no kill for want of memory, so a user, a scheduler or another program did it"
+		v.Advice = []string{askWho}
 		v.evidence("the kernel's counters of kills for want of memory did not change")
 	} else {
 		v.note("dmesg on the host tells whether the kernel did it for want of memory")
@@ -145,8 +146,6 @@ var (
 	// argparse, click, getopt and Python itself, of wrong arguments.
 	wrongArguments = pattern.New(`^\S+: error: |^(?:Error: )?(?:No such option|Invalid value|Missing (?:option|argument))|: unrecognized option|can't open file|: No module named `)
 	usageLine      = pattern.New(`^[Uu]sage:? `)
-	// shells and ld.so, of what is not there.
-	notFound = pattern.New(`: (?:command )?not found$|: Permission denied$|: No such file or directory$|: error while loading shared libraries: `)
 )
 
 // status is the verdict where there is only an exit status.
@@ -158,25 +157,38 @@ func (e Evidence) status() Verdict {
 		v.evidence("its exit status was 124")
 		return v
 	case e.Code == 1 || e.Code == 2 || e.Code == 64:
-		if line := e.line(wrongArguments); line != "" {
+		if line := e.line(wrongArguments); line != "" && !unreadable.MatchString(line) {
 			return e.notBegun("the program does not take these arguments, or is not there", line)
 		}
 		if line := e.line(usageLine); line != "" && e.Code != 1 {
 			return e.notBegun("the program does not take these arguments", line)
 		}
 	}
-	if line := e.line(notFound); line != "" && (e.Code == 126 || e.Code == 127 || e.Code == 2) {
-		return e.notBegun("a program or library was not found", line)
+	if v, ok := e.notBegunBy(); ok {
+		return v
 	}
 	if v := of(class.OOMHost, Likely); e.killedInCgroup() {
 		v.Message = e.outOfMemory(&v)
 		v.evidence(fmt.Sprintf("its own exit status was %d: a process that it had started was killed", e.Code))
 		return v
 	}
+	return e.statusAlone()
+}
+
+// statusAlone is the verdict where nothing that is known says why. What the program said
+// last is most often its reason: then it needs no advice to give one.
+func (e Evidence) statusAlone() Verdict {
 	v := of(class.Exit, Likely)
-	v.Message = fmt.Sprintf("it ended with exit status %d, and nothing it wrote says why", e.Code)
 	v.Said = fmt.Sprintf("exit %d", e.Code)
-	v.evidence(fmt.Sprintf("its exit status was %d", e.Code))
+	last := e.lastLine()
+	if last == "" {
+		v.Message = fmt.Sprintf("it ended with exit status %d, and nothing it wrote says why", e.Code)
+		v.evidence(fmt.Sprintf("its exit status was %d", e.Code))
+		return v
+	}
+	v.Message = fmt.Sprintf("it ended with exit status %d, and said last: %q", e.Code, last)
+	v.evidence(fmt.Sprintf("its exit status was %d, and the last that it said is %q", e.Code, last))
+	v.Advice = []string{}
 	return v
 }
 
@@ -194,7 +206,7 @@ func (e Evidence) line(form *pattern.Pattern) string {
 	for _, text := range [][]byte{e.Stderr, e.Stdout} {
 		for _, v := range lines.Read(text).Voices {
 			for _, line := range v.Lines {
-				if form.MatchString(line.Text) {
+				if !line.Source && form.MatchString(line.Text) {
 					return line.Text
 				}
 			}

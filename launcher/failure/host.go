@@ -163,6 +163,7 @@ var ofKills = []string{"is killed by signal: Killed", "exited unexpectedly with 
 
 // weighHostMemory: counters make certain what a worker's words leave open.
 func (e Evidence) weighHostMemory(v *Verdict) {
+	killed := slices.Contains(ofKills, v.Phrase)
 	checked := of(class.OOMHost, Certain)
 	if message := e.outOfMemory(&checked); message != "" {
 		keepNumbers(v, checked)
@@ -171,12 +172,22 @@ func (e Evidence) weighHostMemory(v *Verdict) {
 		if checked.Confidence == Certain {
 			v.Restart = class.No
 		}
-	} else if e.Memory.unchanged() && slices.Contains(ofKills, v.Phrase) {
+		return
+	}
+	if !killed {
+		v.adviseRefused()
+	}
+	if !e.Memory.unchanged() {
+		return
+	}
+	const still = "the kernel's counters of kills for want of memory did not change"
+	if killed {
 		v.become(class.KilledUnknown, Likely, "a process that it had started was killed by SIGKILL; the kernel counted no kill for want of memory, so a user, a scheduler or another program did it")
-		v.evidence("the kernel's counters of kills for want of memory did not change")
-	} else if e.Memory.unchanged() && v.Confidence == Likely {
+		v.Advice = []string{askWho}
+		v.evidence(still)
+	} else if v.Confidence == Likely {
 		v.Confidence = Guess
-		v.evidence("the kernel's counters of kills for want of memory did not change")
+		v.evidence(still)
 	}
 }
 

@@ -74,8 +74,9 @@ var phrases = []phrase{
 	{class: class.OOMHost, any: []string{"is killed by signal: Killed", "exited unexpectedly with signal 9"}, form: pattern.New(`^is killed by signal: Killed|^exited`), sure: Likely, restart: class.Maybe,
 		says: "a data-loader process was killed, most likely for want of host memory"},
 	{class: class.OOMHost, any: []string{"DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory"}, form: pattern.New(`tried to allocate ([0-9]+) bytes`), read: readCPUAlloc,
-		says: "the host had no memory left for the program"},
-	{class: class.OOMHost, any: []string{"std::bad_alloc", "[Errno 12] Cannot allocate memory"}, sure: Likely, says: "the host had no memory left for the program"},
+		says: refusedMemory},
+	{class: class.OOMHost, any: []string{"unable to mmap"}, form: pattern.New(`^unable to mmap .{0,500}?: Cannot allocate memory`), sure: Likely, read: readMapping},
+	{class: class.OOMHost, any: []string{"std::bad_alloc", "[Errno 12] Cannot allocate memory"}, sure: Likely, says: refusedMemory},
 	{class: class.CrashSegv, any: []string{"is killed by signal: Segmentation fault"}, says: "a data-loader process crashed (SIGSEGV)"},
 
 	// NCCL.

@@ -60,7 +60,12 @@ func (h *hit) number(name, text string) {
 
 func readCPUAlloc(h *hit, _ voice, m []string) {
 	h.number(NumRequested, m[1])
-	h.verdict.Message = fmt.Sprintf("the host had no memory left for the program, which wanted %s", size(h.verdict.Numbers[NumRequested]))
+	h.verdict.Message = fmt.Sprintf(refusedMemory+": it wanted %s", size(h.verdict.Numbers[NumRequested]))
+}
+
+func readMapping(h *hit, _ voice, _ []string) {
+	h.verdict.Message = refusedMemory + ": it wanted to map a file"
+	h.verdict.note("with much memory free it is rather a limit: of mappings (sysctl vm.max_map_count) or of address space (ulimit -v)")
 }
 
 // collective is what the watchdog said of one.

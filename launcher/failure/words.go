@@ -126,6 +126,9 @@ func advanced(v voice) int {
 	at := -1
 	c := progress.NewCounter(progress.Pattern{})
 	for _, line := range v.Lines {
+		if line.Source {
+			continue
+		}
 		if further := c.Line(line.Text); further && c.First() != c.Furthest() {
 			at = line.At
 		}

@@ -152,7 +152,7 @@ var Classes = []Class{
 	{Name: CrashAbort, Meaning: "the program ended itself by abort()", Owner: Program, Restart: Maybe, Advice: crashed},
 	{Name: CrashIllegal, Meaning: "the processor does not know an instruction (SIGILL)", Owner: Program, Restart: No, Advice: []string{"packages were built for another processor"}},
 	{Name: CrashFPE, Meaning: "an integer was divided by zero (SIGFPE)", Owner: Program, Restart: No, Advice: crashed},
-	{Name: Exit, Meaning: "a status other than 0, without a word why", Owner: Program, Restart: Maybe, Advice: []string{"have the program say why it ends"}},
+	{Name: Exit, Meaning: "a status other than 0, and no error that is known", Owner: Program, Restart: Maybe, Advice: []string{"have the program say why it ends"}},
 	{Name: Start, Meaning: "the program could not be started", Owner: Program, Restart: No, Advice: []string{"check command and workdir, and what setup does"}},
 
 	{Name: DiskFull, Meaning: "a file system or a quota is full", Owner: Environment, Restart: No,

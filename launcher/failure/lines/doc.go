@@ -17,6 +17,8 @@ type Line struct {
 	Text string // without trailing blanks
 	Rank int    // that its prefix named, NoRank for none
 	At   int    // its place among all lines
+	// Source is set where a traceback quotes the program's text: nobody has said it.
+	Source bool
 }
 
 // NoRank is the rank of a line without one.
@@ -46,10 +48,12 @@ func (l Log) Only() int {
 type Voice struct {
 	Rank  int
 	Lines []Line
-	// Flat has all lines with one blank between them, so that sentences are whole again.
+	// Flat has all lines but those of Source with one blank between them, so that sentences
+	// are whole again.
 	Flat string
 	// starts are the places in Flat where lines begin.
 	starts []int
+	quoting
 }
 
 // Limits of what is looked at: the end of a log is what matters.
@@ -81,8 +85,9 @@ func Read(text []byte) Log {
 			}
 		}
 		v := &log.Voices[i]
-		v.Lines = append(v.Lines, Line{line, rank, at})
-		whole.Lines = append(whole.Lines, Line{line, rank, at})
+		said := Line{line, rank, at, v.step(line)}
+		v.Lines = append(v.Lines, said)
+		whole.Lines = append(whole.Lines, said)
 	}
 	for i := range log.Voices {
 		log.Voices[i].flatten()
@@ -98,6 +103,9 @@ func (v *Voice) flatten() {
 	var flat strings.Builder
 	for _, line := range v.Lines {
 		v.starts = append(v.starts, flat.Len())
+		if line.Source {
+			continue
+		}
 		flat.WriteString(strings.TrimSpace(line.Text))
 		flat.WriteByte(' ')
 	}

@@ -69,6 +69,9 @@ func (v *Voice) Traces() []Trace {
 
 func (r *reader) line(line Line) {
 	text := line.Text
+	if line.Source {
+		return
+	}
 	if at := strings.Index(text, traceHead); at >= 0 {
 		r.begin(line.At, at)
 		return
@@ -128,6 +131,9 @@ func isException(name, message string, framed bool) bool {
 		if strings.HasSuffix(last, end) {
 			return true
 		}
+	}
+	if name == "socket.timeout" { // up to Python 3.9
+		return true
 	}
 	return framed && (message != "" || strings.Contains(name, ".")) && last[0] >= 'A' && last[0] <= 'Z'
 }
