@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/muster-dev/muster/launcher/claim"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -19,8 +21,8 @@ import (
 // muster's runs after the sockets were let go.
 type portHold struct {
 	port    int
-	sockets []int // bound, one per address family
-	lock    int   // abstract unix socket, held for the attempt
+	sockets []int    // bound, one per address family
+	lock    *os.File // of claim.Port, held for the attempt
 	since   rendezvous.Instant
 }
 
@@ -67,11 +69,11 @@ func holdersOf(first, last int) string {
 }
 
 func holdOne(port int) (*portHold, error) {
-	hold := &portHold{port: port, lock: -1, since: rendezvous.Now()}
-	var err error
-	if hold.lock, err = bindNew(unix.AF_UNIX, unix.SOCK_DGRAM, &unix.SockaddrUnix{Name: fmt.Sprintf("@muster-port-%d", port)}); err != nil {
+	lock, err := claim.Port(port)
+	if err != nil {
 		return nil, err
 	}
+	hold := &portHold{port: port, lock: lock, since: rendezvous.Now()}
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		var addr unix.Sockaddr = &unix.SockaddrInet4{Port: port}
 		if family == unix.AF_INET6 {
@@ -142,8 +144,8 @@ func (h *portHold) closeSockets() {
 
 func (h *portHold) release() {
 	h.closeSockets()
-	if h.lock >= 0 {
-		unix.Close(h.lock)
-		h.lock = -1
+	if h.lock != nil {
+		h.lock.Close()
+		h.lock = nil
 	}
 }

@@ -1,4 +1,4 @@
-// Package claim keeps runs of muster on one host from taking the same GPUs: a name in the
+// Package claim keeps runs of muster on one host from taking the same GPUs and ports: a name in the
 // kernel's abstract namespace of unix sockets for each, which the kernel lets go with the
 // process that has it, whatever becomes of that. It holds among all users of a network
 // namespace; containers with networks of their own do not see each other's.
@@ -44,6 +44,20 @@ func Device(uuid, run string) ([]*os.File, error) {
 		return []*os.File{lock}, nil
 	}
 	return []*os.File{lock, whose}, nil
+}
+
+// Port takes a TCP port among muster's runs: a socket that is bound and does not listen yet
+// keeps nobody with SO_REUSEADDR from it. The file that it returns is the claim, as that of a
+// device. Its error is ErrTaken where another run has it.
+func Port(port int) (*os.File, error) {
+	lock, err := bind(fmt.Sprintf("muster-port-%d", port))
+	if errors.Is(err, unix.EADDRINUSE) {
+		return nil, ErrTaken
+	}
+	if err != nil {
+		return nil, fmt.Errorf("claim port %d: %w", port, err)
+	}
+	return lock, nil
 }
 
 // Holders are the runs that hold devices now, by the device's UUID. A run's name may be

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
+	"github.com/muster-dev/muster/launcher/claim"
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/rendezvous"
@@ -139,20 +140,40 @@ func (c *Coordinator) listenToKeeper(keeper io.Reader) {
 	}
 }
 
-// listenIn listens on a port of a range, on all addresses.
+// listenIn listens on a port of a range, on all addresses. It is claimed as long as this
+// process lives: another run may hold it for its rank 0, which does not listen yet.
 func listenIn(first, last int) (net.Listener, error) {
 	if first == 0 {
 		return net.Listen("tcp", ":0")
 	}
 	var lastErr error
 	for port := first; port <= last; port++ {
-		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+		l, err := listenOn(port)
 		if err == nil {
 			return l, nil
 		}
 		lastErr = err
 	}
 	return nil, fmt.Errorf("no port of %d-%d is free for the coordinator: %w", first, last, lastErr)
+}
+
+// claimed is a listener on a port that is claimed.
+type claimed struct {
+	net.Listener
+	lock *os.File // closed with the process
+}
+
+func listenOn(port int) (net.Listener, error) {
+	lock, err := claim.Port(port)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return claimed{l, lock}, nil
 }
 
 // ownerOnly is a unix listener that takes connections of its own user and root alone.
