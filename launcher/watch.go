@@ -131,23 +131,51 @@ func (w *watch) follow(ctx context.Context) (status int, err error, lost error) 
 				status, err = w.leave(Wish{Reason: "detached"})
 				return status, err, nil
 			}
-		case err := <-silent:
+		case lost = <-silent:
 			cancel()
 			<-over // what it has seen is the next connection's start
-			output.Wait()
-			return 0, nil, err
-		case err := <-over:
-			if !errors.Is(err, io.EOF) && !w.isOver() {
-				cancel()
-				output.Wait()
-				return 0, nil, err
+			status, err, done := w.awaitOutput(ctx, &output)
+			if done {
+				lost = nil
 			}
-			output.Wait()
+			return status, err, lost
+		case lost = <-over:
+			isLost := !errors.Is(lost, io.EOF) && !w.isOver()
+			if isLost {
+				cancel()
+			}
+			status, err, done := w.awaitOutput(ctx, &output)
+			switch {
+			case done:
+				return status, err, nil
+			case isLost:
+				return 0, nil, lost
+			}
 			status, err = w.finish()
 			return status, err, nil
 		case wish := <-w.wishes:
 			if status, err, done := w.heed(ctx, wish); done {
 				return status, err, nil
+			}
+		}
+	}
+}
+
+// awaitOutput waits until what was heard of the output is shown, for which its reader may
+// take as long as it likes; done is set when the launcher is to leave before.
+func (w *watch) awaitOutput(ctx context.Context, output *sync.WaitGroup) (status int, err error, done bool) {
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		output.Wait()
+	}()
+	for {
+		select {
+		case <-shown:
+			return 0, nil, false
+		case wish := <-w.wishes:
+			if status, err, done = w.heed(ctx, wish); done {
+				return status, err, true
 			}
 		}
 	}
@@ -179,6 +207,9 @@ func (w *watch) heed(ctx context.Context, wish Wish) (status int, err error, don
 // leave goes and lets the run go on.
 func (w *watch) leave(wish Wish) (int, error) {
 	w.fleet.leave()
+	if w.isOver() { // only its output was still to be shown
+		return wish.Exit, failure(wish.Exit, "%s; run %s is over: muster report %s tells how it ended", wish.Reason, w.page.Run, w.page.Run)
+	}
 	if !w.isCommitted() {
 		return wish.Exit, failure(wish.Exit, "%s before the start was confirmed: what was begun ends within the lease, unless the workers run already, which muster ps tells", wish.Reason)
 	}

@@ -17,11 +17,13 @@ import (
 type Run struct {
 	screen *Screen
 
+	turn    sync.Mutex // held while output is shown: nothing else of the run waits for who reads it
+	streams map[streamKey]*lines
+
 	mu       sync.Mutex
 	phase    string
 	plan     *plan.Plan
 	ready    int // hosts whose setup is done
-	streams  map[streamKey]*lines
 	stopping *countdown
 	tasks    struct{ run, done, failed int }
 }
@@ -228,8 +230,8 @@ func (c *countdown) run(s *Screen, until time.Time) {
 
 // Output shows a piece of a worker's output, line by line.
 func (r *Run) Output(host string, rank int, stderr bool, data []byte, end bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.turn.Lock()
+	defer r.turn.Unlock()
 	if end {
 		for _, lane := range []bool{false, true} {
 			if l := r.streams[streamKey{rank, lane}]; l != nil {

@@ -15,7 +15,9 @@ import (
 // Screen is where output goes: two streams that may be one terminal, with a status
 // line at the bottom of the terminal while something is being done.
 type Screen struct {
-	mu     sync.Mutex
+	turn sync.Mutex // held while standard output is written, which lasts for as long as its reader likes
+
+	mu     sync.Mutex // taken after turn
 	out    stream
 	err    stream
 	status string
@@ -75,10 +77,30 @@ func (s *Screen) Colour() bool { return s.err.colour }
 // write writes a whole number of lines to a stream; the status line makes room. A
 // stream whose reader has gone is given up: the run goes on without it.
 func (s *Screen) write(to *stream, text []byte) {
+	if to == &s.out && !(s.out.terminal && s.err.terminal) {
+		s.writeOut(text)
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hide()
 	s.emit(to, text)
+	s.show()
+}
+
+// writeOut writes to a standard output that is not the terminal of the status line. Nobody
+// else waits for its reader: what there is to say is said meanwhile, and muster can leave.
+func (s *Screen) writeOut(text []byte) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	if s.Left() != nil {
+		return
+	}
+	_, err := s.out.w.Write(text)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed(&s.out, err)
+	s.hide() // behind a pipe the text may go to the same terminal
 	s.show()
 }
 
@@ -87,6 +109,11 @@ func (s *Screen) emit(to *stream, text []byte) {
 		return
 	}
 	_, err := to.w.Write(text)
+	s.failed(to, err)
+}
+
+// failed takes in how a write has ended.
+func (s *Screen) failed(to *stream, err error) {
 	if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed) {
 		return
 	}

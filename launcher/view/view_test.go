@@ -116,6 +116,35 @@ func TestAReaderThatHasGoneIsGivenUp(t *testing.T) {
 	}
 }
 
+// stalled is a reader that takes nothing until it is let.
+type stalled struct{ begun, let chan struct{} }
+
+func (s stalled) Write(p []byte) (int, error) {
+	close(s.begun)
+	<-s.let
+	return len(p), nil
+}
+
+func TestAStalledReaderOfOutputKeepsNothingElseFromBeingSaid(t *testing.T) {
+	var err bytes.Buffer
+	out := stalled{make(chan struct{}), make(chan struct{})}
+	r := NewRun(&Screen{out: stream{w: out}, err: stream{w: &err}})
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		r.Output("a", 0, false, []byte("one\n"), false)
+	}()
+	<-out.begun
+	r.Event(event.Event{Kind: event.Stopping, Message: "stopping the workers: Ctrl-C"})
+	r.Report(&report.Report{Outcome: report.OK})
+	r.Phase("")
+	close(out.let)
+	<-shown
+	if !strings.Contains(err.String(), "stopping the workers") {
+		t.Errorf("it has said %q", err.String())
+	}
+}
+
 func TestEachLineCarriesItsHostAndRank(t *testing.T) {
 	var out, err bytes.Buffer
 	r := NewRun(&Screen{out: stream{w: &out}, err: stream{w: &err}})
