@@ -43,6 +43,7 @@ type watch struct {
 	state   event.State
 	seen    uint64          // the newest event
 	shown   map[int]shown   // how far each rank's output was shown
+	through map[int]int     // the newest attempt of each rank of which all output was shown
 	linked  map[string]bool // hosts that have joined
 	silent  []string        // hosts that nothing was heard from any more
 	trouble hostErrors      // agents that could not join
@@ -76,7 +77,7 @@ func (w *watch) stay(ctx context.Context) (int, error) {
 	if w.commit == nil {
 		w.commit = make(chan struct{})
 	}
-	w.shown = map[int]shown{}
+	w.shown, w.through = map[int]shown{}, map[int]int{}
 	w.mu.Lock()
 	w.linked = map[string]bool{}
 	w.mu.Unlock()
@@ -120,8 +121,8 @@ func (w *watch) follow(ctx context.Context) (status int, err error, lost error) 
 		over <- w.control.watch(ctx, w.seen+1, w.see)
 	}()
 	go func() { silent <- w.control.beat(ctx, silenceIn(w.page.Lease), &pb.BeatRequest{}) }()
-	var output sync.WaitGroup
-	output.Go(func() { w.showOutput(ctx, reads) })
+	output := make(chan error, 1)
+	go func() { output <- w.showOutput(ctx, reads) }()
 	committed := w.commit
 	for {
 		select {
@@ -134,7 +135,7 @@ func (w *watch) follow(ctx context.Context) (status int, err error, lost error) 
 		case lost = <-silent:
 			cancel()
 			<-over // what it has seen is the next connection's start
-			status, err, done := w.awaitOutput(ctx, &output)
+			status, _, err, done := w.awaitOutput(ctx, output)
 			if done {
 				lost = nil
 			}
@@ -144,12 +145,14 @@ func (w *watch) follow(ctx context.Context) (status int, err error, lost error) 
 			if isLost {
 				cancel()
 			}
-			status, err, done := w.awaitOutput(ctx, &output)
+			status, cut, err, done := w.awaitOutput(ctx, output)
 			switch {
 			case done:
 				return status, err, nil
 			case isLost:
 				return 0, nil, lost
+			case cut != nil:
+				w.catchUp(ctx)
 			}
 			status, err = w.finish()
 			return status, err, nil
@@ -161,21 +164,26 @@ func (w *watch) follow(ctx context.Context) (status int, err error, lost error) 
 	}
 }
 
+// patientForReader is how long the output of a run that is over may take to be read before
+// that is said.
+const patientForReader = 5 * time.Second
+
 // awaitOutput waits until what was heard of the output is shown, for which its reader may
-// take as long as it likes; done is set when the launcher is to leave before.
-func (w *watch) awaitOutput(ctx context.Context, output *sync.WaitGroup) (status int, err error, done bool) {
-	shown := make(chan struct{})
-	go func() {
-		defer close(shown)
-		output.Wait()
-	}()
+// take as long as it likes; cut is why that may not be all, and done is set when the launcher
+// is to leave before.
+func (w *watch) awaitOutput(ctx context.Context, output <-chan error) (status int, cut, err error, done bool) {
+	slow := time.After(patientForReader)
 	for {
 		select {
-		case <-shown:
-			return 0, nil, false
+		case <-slow:
+			if w.isOver() {
+				w.view.Say(fmt.Sprintf("run %s is over; the rest of its output waits for being read here, and muster logs %s has all of it", w.page.Run, w.page.Run))
+			}
+		case cut = <-output:
+			return 0, cut, nil, false
 		case wish := <-w.wishes:
 			if status, err, done = w.heed(ctx, wish); done {
-				return status, err, true
+				return status, nil, err, true
 			}
 		}
 	}
@@ -330,8 +338,9 @@ func (w *watch) see(e event.Event) {
 }
 
 // showOutput shows the output of the ranks that are wanted, from where it was shown before
-// a lost connection. It closes reads once the run's end waits for it.
-func (w *watch) showOutput(ctx context.Context, reads chan<- struct{}) {
+// a lost connection. It closes reads once the run's end waits for it. An error is the
+// coordinator's end, which shows where events are watched, or that it does not wait any longer.
+func (w *watch) showOutput(ctx context.Context, reads chan<- struct{}) error {
 	begun := sync.OnceFunc(func() { close(reads) })
 	defer begun()
 	request := &pb.LogsRequest{Tail: w.tail && len(w.shown) == 0, From: map[int32]uint64{}, Attempt: map[int32]int32{}}
@@ -346,10 +355,11 @@ func (w *watch) showOutput(ctx context.Context, reads chan<- struct{}) {
 			request.From[int32(rank)], request.Attempt[int32(rank)] = 0, 0
 		}
 	}
-	// An error here is the coordinator's end, which shows where events are watched.
-	_ = w.control.logs(ctx, request, begun, func(c *pb.LogChunk) {
+	return w.control.logs(ctx, request, begun, func(c *pb.LogChunk) {
 		w.view.Output(hostOf(w.page, c), int(c.Rank), c.Lane == 1, c.Data, c.End)
-		if !c.End {
+		if c.End {
+			w.through[int(c.Rank)] = int(c.Attempt)
+		} else {
 			w.shown[int(c.Rank)] = shown{int(c.Attempt), c.Offset + uint64(len(c.Data))}
 		}
 	})
