@@ -77,6 +77,7 @@ func (w *watch) stay(ctx context.Context) (int, error) {
 	if w.commit == nil {
 		w.commit = make(chan struct{})
 	}
+	w.view.Watching(w.page.Run)
 	w.shown, w.through = map[int]shown{}, map[int]int{}
 	w.mu.Lock()
 	w.linked = map[string]bool{}

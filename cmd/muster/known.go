@@ -183,7 +183,7 @@ func logs(c *cli.Context) error {
 	defer enough()
 	screen.WhenLeft(enough)
 	err = k.Logs(ctx, ranks, c.Bool("follow"))
-	return cmp.Or(screen.Left(), err)
+	return cmp.Or(screen.Left(), screen.Missing(), err)
 }
 
 func attachCommand() *cli.Command {

@@ -22,7 +22,7 @@ type Screen struct {
 	err    stream
 	status string
 	shown  bool
-	left   func() // what is to be done when standard output has no reader any more, or nil
+	left   func() // what is to be done when standard output takes nothing any more, or nil
 }
 
 type stream struct {
@@ -30,6 +30,7 @@ type stream struct {
 	terminal bool
 	colour   bool
 	closed   error // why nothing is written any more: the reader has gone; nil: it reads
+	missing  error // why something could not be written, as on a full disk: the first reason
 }
 
 // NewScreen takes the standard streams. NO_COLOR (no-color.org) turns colour off.
@@ -112,19 +113,34 @@ func (s *Screen) emit(to *stream, text []byte) {
 	s.failed(to, err)
 }
 
-// failed takes in how a write has ended.
+// failed takes in how a write has ended. What fails for another reason than that the reader
+// has gone may work again later.
 func (s *Screen) failed(to *stream, err error) {
-	if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed) {
+	switch {
+	case err == nil:
 		return
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, os.ErrClosed):
+		to.closed = err
+	case to.missing != nil:
+		return
+	default:
+		to.missing = err
 	}
-	to.closed = err
 	if to == &s.out && s.left != nil {
 		s.left()
 	}
 }
 
+// Missing is the error by which something was first lost on its way to standard output,
+// though that has a reader; nil: nothing was.
+func (s *Screen) Missing() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.missing
+}
+
 // WhenLeft has something done, which must not take time, when standard output has no reader
-// any more: what is only made for it need not go on.
+// any more, or cannot be written: what is only made for it need not go on.
 func (s *Screen) WhenLeft(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -109,10 +109,35 @@ func TestAReaderThatHasGoneIsGivenUp(t *testing.T) {
 	var err bytes.Buffer
 	s := &Screen{out: stream{w: gone{}}, err: stream{w: &err}}
 	r := NewRun(s)
+	r.Watching("llama-1")
 	r.Output("a", 0, false, []byte("one\ntwo\n"), false)
 	r.Say("still here")
-	if s.out.closed == nil || !strings.Contains(err.String(), "still here") {
+	if s.out.closed == nil || err.String() != "muster: still here\n" {
 		t.Errorf("closed %v, said %q", s.out.closed, err.String())
+	}
+}
+
+// full is a disk on which nothing has room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) {
+	return 0, &os.PathError{Op: "write", Path: "out", Err: syscall.ENOSPC}
+}
+
+func TestThatOutputCannotBeWrittenIsSaidOnceAndAtTheEnd(t *testing.T) {
+	var err bytes.Buffer
+	r := NewRun(&Screen{out: stream{w: full{}}, err: stream{w: &err}})
+	r.Watching("llama-1")
+	for range 3 {
+		r.Output("a", 0, false, []byte("one\ntwo\n"), false)
+	}
+	while := err.String()
+	if want := "muster: warning: the output cannot be written: write out: no space left on device; run llama-1 goes on, and muster logs llama-1 has it\n"; while != want {
+		t.Errorf("it has said %q, want %q", while, want)
+	}
+	r.Report(&report.Report{Run: "llama-1", Outcome: report.OK})
+	if end := strings.TrimPrefix(err.String(), while); !strings.Contains(end, "not all of its output could be written: write out: no space left on device; muster logs llama-1 has it") {
+		t.Errorf("at the end it has said %q", end)
 	}
 }
 
