@@ -183,6 +183,10 @@ func (w *watch) awaitOutput(ctx context.Context, output <-chan error) (status in
 		case cut = <-output:
 			return 0, cut, nil, false
 		case wish := <-w.wishes:
+			if wish.Stop && !wish.Leave && ctx.Err() != nil { // for the next connection
+				w.pending = &wish
+				continue
+			}
 			if status, err, done = w.heed(ctx, wish); done {
 				return status, nil, err, true
 			}
@@ -216,8 +220,9 @@ func (w *watch) heed(ctx context.Context, wish Wish) (status int, err error, don
 // leave goes and lets the run go on.
 func (w *watch) leave(wish Wish) (int, error) {
 	w.fleet.leave()
-	if w.isOver() { // only its output was still to be shown
-		return wish.Exit, failure(wish.Exit, "%s; run %s is over: muster report %s tells how it ended", wish.Reason, w.page.Run, w.page.Run)
+	if w.isOver() && !w.detach { // only its output was still to be shown; who wants to leave at the start did not wait for it
+		w.view.Say(fmt.Sprintf("%s; run %s is over: muster report %s tells how it ended", wish.Reason, w.page.Run, w.page.Run))
+		return wish.Exit, nil
 	}
 	if !w.isCommitted() {
 		return wish.Exit, failure(wish.Exit, "%s before the start was confirmed: what was begun ends within the lease, unless the workers run already, which muster ps tells", wish.Reason)
