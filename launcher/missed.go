@@ -3,6 +3,7 @@ package launcher
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/notebook"
@@ -19,6 +20,28 @@ func (w *watch) endedUnseen(ctx context.Context, s event.State) (int, error) {
 	return w.known().ended(s)
 }
 
+// catchUp shows the rest of the output, from its files, where the run has ended without
+// waiting for who reads it.
+func (w *watch) catchUp(ctx context.Context) {
+	missed := w.missed(w.snapshot())
+	for host := range missed {
+		if w.isSilent(host.Name) { // that its output may end early goes without saying
+			delete(missed, host)
+		}
+	}
+	if len(missed) > 0 {
+		w.view.Say(fmt.Sprintf("run %s has ended before all of its output was read here; reading the rest from its files", w.page.Run))
+		w.showMissed(ctx, missed)
+	}
+}
+
+// isSilent reports whether nothing was heard from a host any more.
+func (w *watch) isSilent(host string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Contains(w.silent, host)
+}
+
 // output names what a rank has written in an attempt from a byte of its file on, for the
 // command that prints it.
 func output(attempt, rank int, from int64) string {
@@ -31,6 +54,9 @@ func (w *watch) missed(s event.State) map[notebook.Host][]string {
 	for _, rank := range w.known().ranksIn(w.show) {
 		of, started := s.Ranks[rank]
 		if !started {
+			continue
+		}
+		if attempt, ended := w.through[rank]; ended && attempt >= of.Attempt {
 			continue
 		}
 		host, _ := w.known().placeOf(s, rank)
@@ -66,6 +92,9 @@ func (w *watch) showMissed(ctx context.Context, missed map[notebook.Host][]strin
 		case wish := <-w.wishes:
 			if wish.ends() || wish.Leave {
 				cancel()
+			}
+			if wish.Leave { // a reader that takes nothing is not waited for
+				return
 			}
 		}
 	}

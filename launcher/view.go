@@ -15,6 +15,8 @@ type View interface {
 	HostDone(done, all int)
 	// Plan shows what is about to run.
 	Plan(p *plan.Plan)
+	// Watching says which run is shown from now on.
+	Watching(run string)
 	// Event shows what happened.
 	Event(e event.Event)
 	// Output shows a piece of a worker's output as it came; end is set after the last.

@@ -43,6 +43,7 @@ type watch struct {
 	state   event.State
 	seen    uint64          // the newest event
 	shown   map[int]shown   // how far each rank's output was shown
+	through map[int]int     // the newest attempt of each rank of which all output was shown
 	linked  map[string]bool // hosts that have joined
 	silent  []string        // hosts that nothing was heard from any more
 	trouble hostErrors      // agents that could not join
@@ -76,7 +77,8 @@ func (w *watch) stay(ctx context.Context) (int, error) {
 	if w.commit == nil {
 		w.commit = make(chan struct{})
 	}
-	w.shown = map[int]shown{}
+	w.view.Watching(w.page.Run)
+	w.shown, w.through = map[int]shown{}, map[int]int{}
 	w.mu.Lock()
 	w.linked = map[string]bool{}
 	w.mu.Unlock()
@@ -120,8 +122,8 @@ func (w *watch) follow(ctx context.Context) (status int, err error, lost error) 
 		over <- w.control.watch(ctx, w.seen+1, w.see)
 	}()
 	go func() { silent <- w.control.beat(ctx, silenceIn(w.page.Lease), &pb.BeatRequest{}) }()
-	var output sync.WaitGroup
-	output.Go(func() { w.showOutput(ctx, reads) })
+	output := make(chan error, 1)
+	go func() { output <- w.showOutput(ctx, reads) }()
 	committed := w.commit
 	for {
 		select {
@@ -131,23 +133,62 @@ func (w *watch) follow(ctx context.Context) (status int, err error, lost error) 
 				status, err = w.leave(Wish{Reason: "detached"})
 				return status, err, nil
 			}
-		case err := <-silent:
+		case lost = <-silent:
 			cancel()
 			<-over // what it has seen is the next connection's start
-			output.Wait()
-			return 0, nil, err
-		case err := <-over:
-			if !errors.Is(err, io.EOF) && !w.isOver() {
-				cancel()
-				output.Wait()
-				return 0, nil, err
+			status, _, err, done := w.awaitOutput(ctx, output)
+			if done {
+				lost = nil
 			}
-			output.Wait()
+			return status, err, lost
+		case lost = <-over:
+			isLost := !errors.Is(lost, io.EOF) && !w.isOver()
+			if isLost {
+				cancel()
+			}
+			status, cut, err, done := w.awaitOutput(ctx, output)
+			switch {
+			case done:
+				return status, err, nil
+			case isLost:
+				return 0, nil, lost
+			case cut != nil:
+				w.catchUp(ctx)
+			}
 			status, err = w.finish()
 			return status, err, nil
 		case wish := <-w.wishes:
 			if status, err, done := w.heed(ctx, wish); done {
 				return status, err, nil
+			}
+		}
+	}
+}
+
+// patientForReader is how long the output of a run that is over may take to be read before
+// that is said.
+const patientForReader = 5 * time.Second
+
+// awaitOutput waits until what was heard of the output is shown, for which its reader may
+// take as long as it likes; cut is why that may not be all, and done is set when the launcher
+// is to leave before.
+func (w *watch) awaitOutput(ctx context.Context, output <-chan error) (status int, cut, err error, done bool) {
+	slow := time.After(patientForReader)
+	for {
+		select {
+		case <-slow:
+			if w.isOver() {
+				w.view.Say(fmt.Sprintf("run %s is over; the rest of its output waits for being read here, and muster logs %s has all of it", w.page.Run, w.page.Run))
+			}
+		case cut = <-output:
+			return 0, cut, nil, false
+		case wish := <-w.wishes:
+			if wish.Stop && !wish.Leave && ctx.Err() != nil { // for the next connection
+				w.pending = &wish
+				continue
+			}
+			if status, err, done = w.heed(ctx, wish); done {
+				return status, nil, err, true
 			}
 		}
 	}
@@ -179,6 +220,10 @@ func (w *watch) heed(ctx context.Context, wish Wish) (status int, err error, don
 // leave goes and lets the run go on.
 func (w *watch) leave(wish Wish) (int, error) {
 	w.fleet.leave()
+	if w.isOver() && !w.detach { // only its output was still to be shown; who wants to leave at the start did not wait for it
+		w.view.Say(fmt.Sprintf("%s; run %s is over: muster report %s tells how it ended", wish.Reason, w.page.Run, w.page.Run))
+		return wish.Exit, nil
+	}
 	if !w.isCommitted() {
 		return wish.Exit, failure(wish.Exit, "%s before the start was confirmed: what was begun ends within the lease, unless the workers run already, which muster ps tells", wish.Reason)
 	}
@@ -299,8 +344,9 @@ func (w *watch) see(e event.Event) {
 }
 
 // showOutput shows the output of the ranks that are wanted, from where it was shown before
-// a lost connection. It closes reads once the run's end waits for it.
-func (w *watch) showOutput(ctx context.Context, reads chan<- struct{}) {
+// a lost connection. It closes reads once the run's end waits for it. An error is the
+// coordinator's end, which shows where events are watched, or that it does not wait any longer.
+func (w *watch) showOutput(ctx context.Context, reads chan<- struct{}) error {
 	begun := sync.OnceFunc(func() { close(reads) })
 	defer begun()
 	request := &pb.LogsRequest{Tail: w.tail && len(w.shown) == 0, From: map[int32]uint64{}, Attempt: map[int32]int32{}}
@@ -315,10 +361,11 @@ func (w *watch) showOutput(ctx context.Context, reads chan<- struct{}) {
 			request.From[int32(rank)], request.Attempt[int32(rank)] = 0, 0
 		}
 	}
-	// An error here is the coordinator's end, which shows where events are watched.
-	_ = w.control.logs(ctx, request, begun, func(c *pb.LogChunk) {
+	return w.control.logs(ctx, request, begun, func(c *pb.LogChunk) {
 		w.view.Output(hostOf(w.page, c), int(c.Rank), c.Lane == 1, c.Data, c.End)
-		if !c.End {
+		if c.End {
+			w.through[int(c.Rank)] = int(c.Attempt)
+		} else {
 			w.shown[int(c.Rank)] = shown{int(c.Attempt), c.Offset + uint64(len(c.Data))}
 		}
 	})

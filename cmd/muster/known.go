@@ -188,7 +188,7 @@ func logs(c *cli.Context) error {
 	defer enough()
 	screen.WhenLeft(enough)
 	err = k.Logs(ctx, launcher.Written{Ranks: ranks, Attempt: c.Int("attempt"), Follow: c.Bool("follow")})
-	return cmp.Or(screen.Left(), err)
+	return cmp.Or(screen.Left(), screen.Missing(), err)
 }
 
 func attachCommand() *cli.Command {

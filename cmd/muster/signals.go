@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/muster-dev/muster/launcher"
 	"github.com/muster-dev/muster/launcher/report"
@@ -27,11 +28,11 @@ func listenForWishes(keys bool) (wishes <-chan launcher.Wish, end func()) {
 	out := make(chan launcher.Wish, 16)
 	done := make(chan struct{})
 	var workers sync.WaitGroup
-	workers.Go(func() { passOn(signals, out, done) })
 	closeKeys := func() {}
 	if keys {
-		closeKeys = listenForKeys(map[byte]func(){'d': func() { out <- launcher.Wish{Detach: true, Reason: "detached"} }})
+		closeKeys = sync.OnceFunc(listenForKeys(map[byte]func(){'d': func() { out <- launcher.Wish{Detach: true, Reason: "detached"} }}))
 	}
+	workers.Go(func() { passOn(signals, out, done, func(exit int) { leaveSoon(exit, closeKeys) }) })
 	return out, func() {
 		closeKeys()
 		signal.Stop(signals)
@@ -40,7 +41,23 @@ func listenForWishes(keys bool) (wishes <-chan launcher.Wish, end func()) {
 	}
 }
 
-func passOn(signals <-chan os.Signal, out chan<- launcher.Wish, done <-chan struct{}) {
+// leaveWait is how long muster may take to leave at the third Ctrl-C: what it still has to
+// say may be for a terminal that takes nothing.
+const leaveWait = 2 * time.Second
+
+// leaveSoon ends muster unless it has ended by itself by then, with the terminal as it was
+// if that can be had.
+func leaveSoon(exit int, closeKeys func()) {
+	time.AfterFunc(leaveWait, func() {
+		time.AfterFunc(leaveWait/4, func() { os.Exit(exit) })
+		closeKeys()
+		os.Exit(exit)
+	})
+}
+
+// passOn makes wishes of signals; leave is called when all that muster may still do is to
+// leave.
+func passOn(signals <-chan os.Signal, out chan<- launcher.Wish, done <-chan struct{}, leave func(exit int)) {
 	stops := 0
 	for {
 		select {
@@ -49,6 +66,9 @@ func passOn(signals <-chan os.Signal, out chan<- launcher.Wish, done <-chan stru
 			if w.Stop {
 				stops++
 				w.Kill, w.Leave = stops >= 2, stops >= 3
+			}
+			if w.Leave {
+				leave(w.Exit)
 			}
 			select {
 			case out <- w:

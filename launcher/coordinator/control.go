@@ -124,7 +124,7 @@ func (s control) Logs(request *pb.LogsRequest, stream pb.Control_LogsServer) err
 		case <-stream.Context().Done():
 			return stream.Context().Err()
 		case <-s.c.ended:
-			return nil
+			return r.cutOff()
 		}
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -27,13 +30,15 @@ type reading struct {
 	next  map[source]int64 // next byte wanted of each output that has not ended
 	last  bool             // no attempt will follow
 	moved time.Time        // when output last got to the reader
+	late  bool             // the run has ended without waiting for the reader any longer
 }
 
 // source is the output of a rank in an attempt.
 type source struct{ attempt, rank int }
 
-// idle is how long a reader may take nothing before the run ends without it.
-const idle = 30 * time.Second
+// idle is how long a reader may take nothing before the run ends without it. Whoever reads
+// on later finds the rest in the files.
+const idle = 10 * time.Second
 
 func newReading(ctx context.Context, name string, from map[int]int64, of map[int]int) *reading {
 	return &reading{name: name, ranks: from, of: of, chunks: make(chan *rendezvous.Chunk), done: ctx.Done(), woken: make(chan struct{}, 1), hosts: map[int]string{}, next: map[source]int64{}, moved: time.Now()}
@@ -118,10 +123,21 @@ func (r *reading) finished(lost func(rank int) bool) bool {
 	defer r.mu.Unlock()
 	for s := range r.next {
 		if !lost(s.rank) {
-			return time.Since(r.moved) > idle
+			r.late = time.Since(r.moved) > idle
+			return r.late
 		}
 	}
 	return true
+}
+
+// cutOff is the error of a reader that the run has ended without.
+func (r *reading) cutOff() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.late && len(r.next) > 0 {
+		return status.Errorf(codes.DeadlineExceeded, "nothing was read for %v", idle)
+	}
+	return nil
 }
 
 // pass hands one chunk on, less what the reader has already (after a lost connection

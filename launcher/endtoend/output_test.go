@@ -156,6 +156,43 @@ func TestATerminalThatNobodyReadsDoesNotHoldUpWorkers(t *testing.T) {
 	l.wait().exits(0)
 }
 
+func TestARunEndsThoughNobodyReadsAndWhoReadsLaterGetsEveryLine(t *testing.T) {
+	const lines = 4000
+	u := newUser(t, threeHosts(t))
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	padding := strings.Repeat("x", 1000)
+	l := u.startInto(write, "run", u.write(job{
+		script: fmt.Sprintf("i=0; while [ $i -lt %d ]; do echo %s $i; i=$((i+1)); done; touch %s/done-$RANK", lines, padding, u.dir),
+		hosts:  []string{"host-z", "host-a"}, perHost: 2,
+	}))
+	write.Close()
+	u.waitFor("done-0", "done-1", "done-2", "done-3")
+	eventually(t, "the run is over", func() bool { return u.run("report", "-").status == 0 })
+	l.waitToSay("waits for being read here")
+	shown, err := io.ReadAll(read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := map[string]int{}
+	for line := range strings.Lines(string(shown)) {
+		prefix, rest, _ := strings.Cut(line, "| ")
+		if want := fmt.Sprintf("%s %d\n", padding, next[prefix]); rest != want {
+			t.Fatalf("%s has %q, want %q", prefix, rest, want)
+		}
+		next[prefix]++
+	}
+	for rank, host := range []string{"host-z", "host-z", "host-a", "host-a"} {
+		if n := next[fmt.Sprintf("%s:%d", host, rank)]; n != lines {
+			t.Errorf("rank %d has %d lines, want %d", rank, n, lines)
+		}
+	}
+	l.wait().exits(0).says("has ended before all of its output was read here", "all ranks ended well")
+}
+
 // B33's neighbour: what is kept is what was written.
 func TestTheFileOfARankHoldsEveryByteThatItWrote(t *testing.T) {
 	bed := threeHosts(t)

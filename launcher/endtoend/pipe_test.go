@@ -4,6 +4,8 @@ package endtoend
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 )
 
@@ -31,4 +33,25 @@ func TestAReaderThatHasEnoughIsNoError(t *testing.T) {
 	if want := "muster: write /dev/stdout: no space left on device\nseries 0 \n"; got != want {
 		t.Errorf("the shell says\n%swant\n%s", got, want)
 	}
+}
+
+// A full disk where the output goes is no end of a run, but no secret either.
+func TestOutputThatCannotBeWrittenIsSaid(t *testing.T) {
+	u := newUser(t, threeHosts(t))
+	out, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	for _, status := range []int{1, 0} {
+		r := u.startInto(out, "run", u.write(job{script: fmt.Sprintf("echo one; echo two; exit %d", status), hosts: []string{"host-z", "host-a"}})).wait().exits(status)
+		r.says("warning: the output cannot be written: write /dev/stdout: no space left on device")
+		if n := strings.Count(r.stderr, "no space left"); n != 2-status { // at a good end again
+			t.Errorf("it is said %d times:\n%s", n, r.stderr)
+		}
+	}
+	if logs := u.run("logs", "-").exits(0).stdout; strings.Count(logs, "two\n") != 2 {
+		t.Errorf("muster logs shows\n%s", logs)
+	}
+	u.startInto(out, "logs", "-").wait().exits(70).says("muster: write /dev/stdout: no space left on device")
 }

@@ -5,6 +5,7 @@ package endtoend
 import (
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -100,6 +101,50 @@ func TestTheThirdCtrlCLeavesAtOnceAndNamesWhatMayBeLeft(t *testing.T) {
 	}
 	l.wait().exits(130).says("workers may still be ending on: host-z host-a")
 	signalTo(t, head, coordinator, syscall.SIGKILL) // then the hosts end their workers
+}
+
+// flooding writes more than pipes, sockets and windows between hold, and says so in a file
+// when it has ended.
+const flooding = "i=0; while [ $i -lt 4000 ]; do echo %0999d $i; i=$((i+1)); done; touch %s/done-$RANK\n"
+
+func TestTheThirdCtrlCLeavesThoughNobodyReadsTheOutput(t *testing.T) {
+	u := newUser(t, threeHosts(t))
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	l := u.startInto(write, "run", u.write(job{script: fmt.Sprintf(flooding, 0, u.dir) + "exec sleep 1000", hosts: []string{"host-z", "host-a"}}))
+	write.Close()
+	u.waitFor("done-0", "done-1")
+	l.signal(syscall.SIGINT)
+	l.waitToSay("stopping the workers: Ctrl-C")
+	l.signal(syscall.SIGINT)
+	pass(t, time.Second) // signals of one kind that come too fast after each other are one
+	began := time.Now()
+	l.signal(syscall.SIGINT)
+	l.wait().exits(130).says("without waiting for its end")
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestTheThirdCtrlCLeavesATerminalThatTakesNothing(t *testing.T) {
+	u := newUser(t, threeHosts(t))
+	term := u.inTerminalUnread(muster(t), "run", u.write(job{script: fmt.Sprintf(flooding, 0, u.dir) + "exec sleep 1000", hosts: []string{"host-z"}}))
+	u.waitFor("done-0")
+	for range 3 {
+		pass(t, time.Second)
+		term.signal(syscall.SIGINT)
+	}
+	select {
+	case <-term.ended:
+	case <-time.After(patience):
+		t.Fatal("muster has not left")
+	}
+	if status := term.command.ProcessState.ExitCode(); status != 130 {
+		t.Errorf("exit status %d, want 130", status)
+	}
 }
 
 func signalTo(t testing.TB, h *testbed.Host, processes []testbed.Process, s syscall.Signal) {

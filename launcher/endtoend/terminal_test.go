@@ -25,6 +25,19 @@ type terminal struct {
 // inTerminal starts a command at a terminal of its own; all that it shows is in stdout.
 func (u *user) inTerminal(argv ...string) *terminal {
 	u.t.Helper()
+	return u.inTerminalOf(func(shown io.Writer, master io.Reader) {
+		_, _ = io.Copy(shown, master) // ends when no slave is open any more
+	}, argv...)
+}
+
+// inTerminalUnread is inTerminal with a terminal that shows nothing of what it gets.
+func (u *user) inTerminalUnread(argv ...string) *terminal {
+	u.t.Helper()
+	return u.inTerminalOf(func(io.Writer, io.Reader) {}, argv...)
+}
+
+func (u *user) inTerminalOf(show func(shown io.Writer, master io.Reader), argv ...string) *terminal {
+	u.t.Helper()
 	master, slave, err := openTerminal()
 	if err != nil {
 		u.t.Fatal(err)
@@ -40,7 +53,7 @@ func (u *user) inTerminal(argv ...string) *terminal {
 	shown := make(chan struct{})
 	go func() {
 		defer close(shown)
-		_, _ = io.Copy(l.stdout, master) // ends when no slave is open any more
+		show(l.stdout, master)
 	}()
 	go func() { l.err = l.command.Wait(); close(l.ended) }()
 	u.t.Cleanup(func() {

@@ -192,7 +192,7 @@ const returning = 5 * (3*time.Second + 2*time.Second)
 
 // unread is how long a run waits for a launcher that takes nothing of what workers have
 // written.
-const unread = 30 * time.Second
+const unread = 10 * time.Second
 
 // bound is how long the end may take once nothing more happens.
 func (r *trial) bound() time.Duration {

@@ -17,11 +17,15 @@ import (
 type Run struct {
 	screen *Screen
 
+	turn    sync.Mutex // held while output is shown: nothing else of the run waits for who reads it
+	streams map[streamKey]*lines
+	warned  bool // that output cannot be written
+
 	mu       sync.Mutex
+	id       string // of the run that is watched; "": none is
 	phase    string
 	plan     *plan.Plan
 	ready    int // hosts whose setup is done
-	streams  map[streamKey]*lines
 	stopping *countdown
 	tasks    struct{ run, done, failed int }
 }
@@ -34,6 +38,19 @@ type streamKey struct {
 // NewRun returns a view of a run on a screen.
 func NewRun(screen *Screen) *Run {
 	return &Run{screen: screen, streams: map[streamKey]*lines{}}
+}
+
+// Watching says which run is shown from now on.
+func (r *Run) Watching(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.id = id
+}
+
+func (r *Run) watched() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.id
 }
 
 // Phase says what is being done now; "" that nothing is any more.
@@ -228,8 +245,9 @@ func (c *countdown) run(s *Screen, until time.Time) {
 
 // Output shows a piece of a worker's output, line by line.
 func (r *Run) Output(host string, rank int, stderr bool, data []byte, end bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	defer r.warnOfMissing()
 	if end {
 		for _, lane := range []bool{false, true} {
 			if l := r.streams[streamKey{rank, lane}]; l != nil {
@@ -243,6 +261,16 @@ func (r *Run) Output(host string, rank int, stderr bool, data []byte, end bool) 
 		r.streams[key] = &lines{}
 	}
 	r.streams[key].add(data, time.Now(), r.liner(host, rank, stderr))
+}
+
+// warnOfMissing tells once that output cannot be written. Who only reads output gets an error.
+func (r *Run) warnOfMissing() {
+	err, id := r.screen.Missing(), r.watched()
+	if err == nil || id == "" || r.warned {
+		return
+	}
+	r.warned = true
+	r.Say(r.screen.err.paint("33", "warning: ") + fmt.Sprintf("the output cannot be written: %v; run %s goes on, and muster logs %s has it", err, id, id))
 }
 
 // rankColours are readable on dark and light backgrounds.
@@ -282,6 +310,9 @@ func (r *Run) Report(rep *report.Report) {
 	st := &r.screen.err
 	if rep.Outcome == report.OK {
 		r.Say(st.paint("32", endedWell(rep)))
+		if err := r.screen.Missing(); err != nil {
+			r.Say(st.paint("33", "warning: ") + fmt.Sprintf("not all of its output could be written: %v; muster logs %s has it", err, rep.Run))
+		}
 	} else {
 		r.screen.write(st, failureScreen(st, rep))
 	}

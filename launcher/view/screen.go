@@ -15,12 +15,14 @@ import (
 // Screen is where output goes: two streams that may be one terminal, with a status
 // line at the bottom of the terminal while something is being done.
 type Screen struct {
-	mu     sync.Mutex
+	turn sync.Mutex // held while standard output is written, which lasts for as long as its reader likes
+
+	mu     sync.Mutex // taken after turn
 	out    stream
 	err    stream
 	status string
 	shown  bool
-	left   func() // what is to be done when standard output has no reader any more, or nil
+	left   func() // what is to be done when standard output takes nothing any more, or nil
 }
 
 type stream struct {
@@ -28,6 +30,7 @@ type stream struct {
 	terminal bool
 	colour   bool
 	closed   error // why nothing is written any more: the reader has gone; nil: it reads
+	missing  error // why something could not be written, as on a full disk: the first reason
 }
 
 // NewScreen takes the standard streams. NO_COLOR (no-color.org) turns colour off.
@@ -75,10 +78,30 @@ func (s *Screen) Colour() bool { return s.err.colour }
 // write writes a whole number of lines to a stream; the status line makes room. A
 // stream whose reader has gone is given up: the run goes on without it.
 func (s *Screen) write(to *stream, text []byte) {
+	if to == &s.out && !(s.out.terminal && s.err.terminal) {
+		s.writeOut(text)
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hide()
 	s.emit(to, text)
+	s.show()
+}
+
+// writeOut writes to a standard output that is not the terminal of the status line. Nobody
+// else waits for its reader: what there is to say is said meanwhile, and muster can leave.
+func (s *Screen) writeOut(text []byte) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	if s.Left() != nil {
+		return
+	}
+	_, err := s.out.w.Write(text)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed(&s.out, err)
+	s.hide() // behind a pipe the text may go to the same terminal
 	s.show()
 }
 
@@ -87,17 +110,37 @@ func (s *Screen) emit(to *stream, text []byte) {
 		return
 	}
 	_, err := to.w.Write(text)
-	if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed) {
+	s.failed(to, err)
+}
+
+// failed takes in how a write has ended. What fails for another reason than that the reader
+// has gone may work again later.
+func (s *Screen) failed(to *stream, err error) {
+	switch {
+	case err == nil:
 		return
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, os.ErrClosed):
+		to.closed = err
+	case to.missing != nil:
+		return
+	default:
+		to.missing = err
 	}
-	to.closed = err
 	if to == &s.out && s.left != nil {
 		s.left()
 	}
 }
 
+// Missing is the error by which something was first lost on its way to standard output,
+// though that has a reader; nil: nothing was.
+func (s *Screen) Missing() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.missing
+}
+
 // WhenLeft has something done, which must not take time, when standard output has no reader
-// any more: what is only made for it need not go on.
+// any more, or cannot be written: what is only made for it need not go on.
 func (s *Screen) WhenLeft(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

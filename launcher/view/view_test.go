@@ -109,10 +109,64 @@ func TestAReaderThatHasGoneIsGivenUp(t *testing.T) {
 	var err bytes.Buffer
 	s := &Screen{out: stream{w: gone{}}, err: stream{w: &err}}
 	r := NewRun(s)
+	r.Watching("llama-1")
 	r.Output("a", 0, false, []byte("one\ntwo\n"), false)
 	r.Say("still here")
-	if s.out.closed == nil || !strings.Contains(err.String(), "still here") {
+	if s.out.closed == nil || err.String() != "muster: still here\n" {
 		t.Errorf("closed %v, said %q", s.out.closed, err.String())
+	}
+}
+
+// full is a disk on which nothing has room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) {
+	return 0, &os.PathError{Op: "write", Path: "out", Err: syscall.ENOSPC}
+}
+
+func TestThatOutputCannotBeWrittenIsSaidOnceAndAtTheEnd(t *testing.T) {
+	var err bytes.Buffer
+	r := NewRun(&Screen{out: stream{w: full{}}, err: stream{w: &err}})
+	r.Watching("llama-1")
+	for range 3 {
+		r.Output("a", 0, false, []byte("one\ntwo\n"), false)
+	}
+	while := err.String()
+	if want := "muster: warning: the output cannot be written: write out: no space left on device; run llama-1 goes on, and muster logs llama-1 has it\n"; while != want {
+		t.Errorf("it has said %q, want %q", while, want)
+	}
+	r.Report(&report.Report{Run: "llama-1", Outcome: report.OK})
+	if end := strings.TrimPrefix(err.String(), while); !strings.Contains(end, "not all of its output could be written: write out: no space left on device; muster logs llama-1 has it") {
+		t.Errorf("at the end it has said %q", end)
+	}
+}
+
+// stalled is a reader that takes nothing until it is let.
+type stalled struct{ begun, let chan struct{} }
+
+func (s stalled) Write(p []byte) (int, error) {
+	close(s.begun)
+	<-s.let
+	return len(p), nil
+}
+
+func TestAStalledReaderOfOutputKeepsNothingElseFromBeingSaid(t *testing.T) {
+	var err bytes.Buffer
+	out := stalled{make(chan struct{}), make(chan struct{})}
+	r := NewRun(&Screen{out: stream{w: out}, err: stream{w: &err}})
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		r.Output("a", 0, false, []byte("one\n"), false)
+	}()
+	<-out.begun
+	r.Event(event.Event{Kind: event.Stopping, Message: "stopping the workers: Ctrl-C"})
+	r.Report(&report.Report{Outcome: report.OK})
+	r.Phase("")
+	close(out.let)
+	<-shown
+	if !strings.Contains(err.String(), "stopping the workers") {
+		t.Errorf("it has said %q", err.String())
 	}
 }
 
