@@ -147,7 +147,7 @@ func TestADetachedRunIsListedShownReadAndStopped(t *testing.T) {
 func TestTheReportOfAFailureIsAsDocumented(t *testing.T) {
 	bed := lend(t)
 	u := newUser(t, bed)
-	u.runJob(job{script: "[ $RANK = 1 ] || exec sleep 1000\necho the reason >&2; exit 7", hosts: []string{"host-z", "host-a"}}).exits(7)
+	u.runJob(job{script: "[ $RANK = 1 ] || exec sleep 1000\necho the reason; exit 7", hosts: []string{"host-z", "host-a"}}).exits(7)
 	report := u.run("report", "-", "--json").exits(0).object("version", "run", "job", "outcome", "exit", "first_cause", "attempts", "ranks", "left", "warnings", "findings")
 	if report["outcome"] != "failed" || report["exit"] != 7.0 {
 		t.Errorf("outcome %v, exit %v", report["outcome"], report["exit"])
