@@ -18,7 +18,7 @@ import (
 // answers already.
 func (a *agent) sample(o *orders.Start, devices prober) {
 	ranks := a.startedIn(o)
-	if o.Alone && a.sampler != nil && a.measures {
+	if o.Alone && a.measures {
 		a.sampler.Add(ranks)
 		return
 	}

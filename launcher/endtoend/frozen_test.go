@@ -3,7 +3,6 @@
 package endtoend
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,10 +26,7 @@ func TestAPartThatCannotBeEndedIsLostAfterTheLease(t *testing.T) {
 		{keeper, "host-z", 69, "host-z"},
 	} {
 		t.Run(c.part+" of "+c.host, func(t *testing.T) {
-			bed := lend(t)
-			u := newUser(t, bed)
-			l := u.start("run", u.write(job{script: fmt.Sprintf(obedient, u.dir), hosts: three, more: shortLease}))
-			l.waitRunning(u, 3)
+			bed, u, l := runOnThree(t, shortLease)
 			h := bed.Host(c.host)
 			began := time.Now()
 			thaw := freeze(t, inRole(t, h, c.part)[0])

@@ -41,6 +41,16 @@ func TestAShellWhoseProgramWasKilledIsExplainedToo(t *testing.T) {
 		says("✗ rank 0 on host-z ended with exit status 137", "killed by SIGKILL", "which muster did not send")
 }
 
+// runOnThree starts a run whose workers obey on three hosts, and waits until they run.
+func runOnThree(t *testing.T, lease string) (*testbed.Bed, *user, *launch) {
+	t.Helper()
+	bed := lend(t)
+	u := newUser(t, bed)
+	l := u.start("run", u.write(job{script: fmt.Sprintf(obedient, u.dir), hosts: three, more: lease}))
+	l.waitRunning(u, 3)
+	return bed, u, l
+}
+
 // B39
 func TestTheLossOfAPartEndsTheRunAtOnceAndNamesIt(t *testing.T) {
 	t.Parallel()
@@ -56,10 +66,7 @@ func TestTheLossOfAPartEndsTheRunAtOnceAndNamesIt(t *testing.T) {
 		{coordinator, "host-z", 70, "lost its coordinator on host-z"},
 	} {
 		t.Run(c.part+" of "+c.host, func(t *testing.T) {
-			bed := lend(t)
-			u := newUser(t, bed)
-			l := u.start("run", u.write(job{script: fmt.Sprintf(obedient, u.dir), hosts: three, more: longLease}))
-			l.waitRunning(u, 3)
+			bed, _, l := runOnThree(t, longLease)
 			h := bed.Host(c.host)
 			signalTo(t, h, inRole(t, h, c.part), syscall.SIGKILL)
 			l.waitFor(atOnce).exits(c.status).says(c.says)
@@ -79,10 +86,7 @@ func TestAPartThatIsStoppedIsLostAfterTheLease(t *testing.T) {
 		{coordinator, "host-z", 70, "host-z"},
 	} {
 		t.Run(c.part, func(t *testing.T) {
-			bed := lend(t)
-			u := newUser(t, bed)
-			l := u.start("run", u.write(job{script: fmt.Sprintf(obedient, u.dir), hosts: three, more: shortLease}))
-			l.waitRunning(u, 3)
+			bed, _, l := runOnThree(t, shortLease)
 			h := bed.Host(c.host)
 			signalTo(t, h, inRole(t, h, c.part), syscall.SIGSTOP)
 			l.wait().exits(c.status).says(c.says)
@@ -94,10 +98,7 @@ func TestAPartThatIsStoppedIsLostAfterTheLease(t *testing.T) {
 // The kernel ends no process that waits for a disk that hangs: then nobody answers and nobody
 // is gone. No command waits for that without an end.
 func TestACoordinatorThatCanNeitherAnswerNorBeEndedIsGivenUp(t *testing.T) {
-	bed := lend(t)
-	u := newUser(t, bed)
-	l := u.start("run", u.write(job{script: fmt.Sprintf(obedient, u.dir), hosts: three, more: shortLease}))
-	l.waitRunning(u, 3)
+	bed, u, l := runOnThree(t, shortLease)
 	follows, looks := u.start("logs", "-", "--follow"), u.start("top", "-", "--json")
 	h := bed.Host("host-z")
 	thaw := freeze(t, inRole(t, h, coordinator)[0])

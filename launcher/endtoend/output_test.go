@@ -126,21 +126,29 @@ func TestAClosedPipeNeitherStopsNorFailsWorkers(t *testing.T) {
 	r.says("all ranks ended well", "err 1 499 end")
 }
 
-func TestATerminalThatNobodyReadsDoesNotHoldUpWorkers(t *testing.T) {
-	const lines = 4000 // some 100 KiB of each rank and stream: more than pipes, sockets and windows between hold
+// floodsUnread runs four ranks that write so many lines each, and waits until they have
+// written all of it while nobody reads what muster shows.
+func floodsUnread(t *testing.T, lines int, padding string) (*user, *launch, *os.File) {
+	t.Helper()
 	u := newUser(t, threeHosts(t))
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer read.Close()
-	padding := strings.Repeat("x", 1000)
+	t.Cleanup(func() { read.Close() })
 	l := u.startInto(write, "run", u.write(job{
 		script: fmt.Sprintf("i=0; while [ $i -lt %d ]; do echo %s $i; i=$((i+1)); done; touch %s/done-$RANK", lines, padding, u.dir),
 		hosts:  []string{"host-z", "host-a"}, perHost: 2,
 	}))
 	write.Close()
 	u.waitFor("done-0", "done-1", "done-2", "done-3")
+	return u, l, read
+}
+
+func TestATerminalThatNobodyReadsDoesNotHoldUpWorkers(t *testing.T) {
+	const lines = 4000 // some 100 KiB of each rank and stream: more than pipes, sockets and windows between hold
+	padding := strings.Repeat("x", 1000)
+	_, l, read := floodsUnread(t, lines, padding)
 	select {
 	case <-l.ended:
 		t.Fatal("muster has ended before anybody has read what it shows")
@@ -158,19 +166,8 @@ func TestATerminalThatNobodyReadsDoesNotHoldUpWorkers(t *testing.T) {
 
 func TestARunEndsThoughNobodyReadsAndWhoReadsLaterGetsEveryLine(t *testing.T) {
 	const lines = 4000
-	u := newUser(t, threeHosts(t))
-	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer read.Close()
 	padding := strings.Repeat("x", 1000)
-	l := u.startInto(write, "run", u.write(job{
-		script: fmt.Sprintf("i=0; while [ $i -lt %d ]; do echo %s $i; i=$((i+1)); done; touch %s/done-$RANK", lines, padding, u.dir),
-		hosts:  []string{"host-z", "host-a"}, perHost: 2,
-	}))
-	write.Close()
-	u.waitFor("done-0", "done-1", "done-2", "done-3")
+	u, l, read := floodsUnread(t, lines, padding)
 	eventually(t, "the run is over", func() bool { return u.run("report", "-").status == 0 })
 	l.waitToSay("waits for being read here")
 	shown, err := io.ReadAll(read)

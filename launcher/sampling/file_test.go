@@ -33,15 +33,25 @@ func (s *said) text() string {
 	return strings.Join(s.all, "\n")
 }
 
-func TestMeasuringGoesOnWhileTheDiskHangs(t *testing.T) {
+// measuringOnto is measuring with its file on a disk that can hang; nil where there is none.
+func measuringOnto(t *testing.T) (hungdisk.Disk, *Sampler, *said) {
+	t.Helper()
 	d, is := hungdisk.New(t)
 	if !is {
-		return
+		return d, nil, nil
 	}
-	var messages said
+	messages := &said{}
 	s := measuring(t)
 	s.File.Close()
 	s.File = NewFile(filepath.Join(d.Path, FileName), messages.take)
+	return d, s, messages
+}
+
+func TestMeasuringGoesOnWhileTheDiskHangs(t *testing.T) {
+	d, s, messages := measuringOnto(t)
+	if s == nil {
+		return
+	}
 	now := time.Now()
 	s.measureOnce(now)
 	settle(t, s.File)
@@ -79,14 +89,10 @@ func TestMeasuringGoesOnWhileTheDiskHangs(t *testing.T) {
 }
 
 func TestADiskThatHangsAtTheEndKeepsNobodyWaiting(t *testing.T) {
-	d, is := hungdisk.New(t)
-	if !is {
+	d, s, _ := measuringOnto(t)
+	if s == nil {
 		return
 	}
-	var messages said
-	s := measuring(t)
-	s.File.Close()
-	s.File = NewFile(filepath.Join(d.Path, FileName), messages.take)
 	d.Hang()
 	s.measureOnce(time.Now())
 	hungdisk.Soon(t, "the end", s.File.Close)
