@@ -20,7 +20,7 @@ import (
 	"github.com/muster-dev/muster/launcher/coordinator"
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/remote"
 )
 
@@ -62,7 +62,7 @@ func dialControl(ctx context.Context, host remote.Host, path string) (*control, 
 func (c *control) close() { c.conn.Close() }
 
 func (c *control) submit(ctx context.Context, s coordinator.Submission) error {
-	_, err := c.client.Submit(ctx, &pb.SubmitRequest{Submission: orders.Encode(s)})
+	_, err := c.client.Submit(ctx, &pb.SubmitRequest{Submission: message.Encode(s)})
 	switch status.Code(err) {
 	case codes.OK:
 		return nil

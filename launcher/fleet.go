@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/remote"
 	"github.com/muster-dev/muster/launcher/report"
 )
@@ -30,19 +30,19 @@ type fleetHost struct {
 	process *remote.Process
 	beats   sync.Mutex // held while something is said to the agent
 	joined  bool
-	hello   *orders.Hello
+	hello   *message.Hello
 	asked   time.Time // when its agent was started
 	// clockOffset is how far its clock is ahead, and clockError by how much that may be
 	// wrong: its word was on the way for some part of that.
 	clockOffset, clockError float64
-	ready                   *orders.Ready // of the head host
-	words                   chan heard    // what the agent says after its hello
-	gone                    chan struct{} // closed when the keeper has ended, or the connection
-	goneErr                 error         // how, once gone is closed
+	ready                   *message.Ready // of the head host
+	words                   chan heard     // what the agent says after its hello
+	gone                    chan struct{}  // closed when the keeper has ended, or the connection
+	goneErr                 error          // how, once gone is closed
 }
 
 type heard struct {
-	words orders.FromAgent
+	words message.FromAgent
 	at    time.Time
 	err   error
 }
@@ -146,7 +146,7 @@ func (h *fleetHost) beat() {
 		case <-h.gone:
 			return
 		case <-ticker.C:
-			if !h.say(orders.ToAgent{}) {
+			if !h.say(message.ToAgent{}) {
 				return
 			}
 		}
@@ -156,14 +156,14 @@ func (h *fleetHost) beat() {
 const beatEvery = time.Second
 
 // say says a line to the agent, unless it has joined and hears no more.
-func (h *fleetHost) say(words orders.ToAgent) bool {
+func (h *fleetHost) say(words message.ToAgent) bool {
 	h.beats.Lock()
 	defer h.beats.Unlock()
 	if h.joined {
 		return false
 	}
 	h.joined = words.Join != nil
-	_, err := h.process.Stdin.Write(append(orders.Encode(words), '\n'))
+	_, err := h.process.Stdin.Write(append(message.Encode(words), '\n'))
 	return err == nil
 }
 
@@ -220,7 +220,7 @@ func (h *fleetHost) listen() {
 	lines := bufio.NewScanner(h.process.Stdout)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
-		var w orders.FromAgent
+		var w message.FromAgent
 		if err := json.Unmarshal(lines.Bytes(), &w); err != nil {
 			h.words <- heard{err: fmt.Errorf("it said %.80q", lines.Text())}
 			return

@@ -16,8 +16,8 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/notebook"
-	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/remote"
 	"github.com/muster-dev/muster/launcher/report"
@@ -100,8 +100,8 @@ func (k *Known) connect(ctx context.Context, h notebook.Host) (remote.Host, erro
 	return k.Connect(ctx, remote.Target{Name: h.Address, User: h.User, Port: h.Port})
 }
 
-func (k *Known) lookup(ctx context.Context, host remote.Host) (orders.Lookup, error) {
-	var found orders.Lookup
+func (k *Known) lookup(ctx context.Context, host remote.Host) (message.Lookup, error) {
+	var found message.Lookup
 	err := ask(ctx, host, []string{"lookup", "-run", k.Page.Run}, func(line []byte) error {
 		return json.Unmarshal(line, &found)
 	})
@@ -156,7 +156,7 @@ func ask(ctx context.Context, host remote.Host, args []string, take func(line []
 }
 
 // stateOf is what a head host's answer means.
-func (k *Known) stateOf(found orders.Lookup) event.State {
+func (k *Known) stateOf(found message.Lookup) event.State {
 	lines := make([][]byte, len(found.Journal))
 	for i, line := range found.Journal {
 		lines[i] = line
@@ -467,7 +467,7 @@ func (k *Known) printHost(ctx context.Context, h notebook.Host, sources []string
 	defer host.Close()
 	args := []string{"output", "-run", k.Page.Run, "-of", strings.Join(sources, ",")}
 	return ask(ctx, host, args, func(line []byte) error {
-		var out orders.Output
+		var out message.Output
 		if err := json.Unmarshal(line, &out); err != nil {
 			return err
 		}

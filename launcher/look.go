@@ -5,7 +5,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/remote"
@@ -91,7 +91,7 @@ func lookAtDevices(launch *remote.Launch, job *config.Job, h config.Host, claims
 		return
 	case job != nil && job.Plugin != nil:
 		p := job.Plugin
-		launch.Args = append(launch.Args, "-plugin", string(orders.Encode(orders.Plugin{Name: p.Name, Path: p.Path, Args: p.Args, SHA256: p.SHA256})))
+		launch.Args = append(launch.Args, "-plugin", string(message.Encode(message.Plugin{Name: p.Name, Path: p.Path, Args: p.Args, SHA256: p.SHA256})))
 	default:
 		launch.Optional = append(launch.Optional, remote.Optional{Program: nvmlPlugin, Where: nvidiaSigns})
 		launch.Args = append(launch.Args, "-nvml", "{"+nvmlPlugin+"}")

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/notebook"
-	"github.com/muster-dev/muster/launcher/orders"
 )
 
 // endedUnseen tells the end of a run that has ended out of sight, and before that what ranks
@@ -62,7 +62,7 @@ func (w *watch) missed(s event.State) map[notebook.Host][]string {
 		host, _ := w.known().placeOf(s, rank)
 		seen, any := w.shown[rank]
 		if !any && w.tail { // somebody who has come to a run that goes on
-			found[host] = append(found[host], output(of.Attempt, rank, orders.FromTail))
+			found[host] = append(found[host], output(of.Attempt, rank, message.FromTail))
 			continue
 		}
 		from := int64(seen.next)

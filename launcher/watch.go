@@ -15,8 +15,8 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/notebook"
-	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/remote"
 	"github.com/muster-dev/muster/launcher/report"
@@ -235,14 +235,14 @@ func (w *watch) leave(wish Wish) (int, error) {
 // reach it. That a host is empty is told after what its agent had to say: it is the reason.
 func (w *watch) sendAll(ctx context.Context, p *plan.Plan) {
 	head := w.fleet.hosts[0]
-	join := orders.Join{Head: head.name, Coordinator: head.ready.Pin}
+	join := message.Join{Head: head.name, Coordinator: head.ready.Pin}
 	for _, m := range p.Candidates() {
 		join.Addrs = append(join.Addrs, net.JoinHostPort(m.Addr, strconv.Itoa(head.ready.Port)))
 	}
 	for _, h := range w.fleet.hosts {
 		j := join
 		j.Name = h.name
-		_ = h.say(orders.ToAgent{Join: &j}) // an agent that has ended shows in what it says
+		_ = h.say(message.ToAgent{Join: &j}) // an agent that has ended shows in what it says
 		go func() {
 			w.listen(h)
 			w.tellWhenEmpty(ctx, h)

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Cards are what amdgpu, the graphics part of the driver, shows of each device. Sources:
@@ -32,8 +32,8 @@ func cardsByPCI(drm folder) map[string]folder {
 }
 
 // readCard fills in what the card's folder says.
-func readCard(g *plugins.GPU, device folder) {
-	g.State = plugins.StateOK
+func readCard(g *gpu.GPU, device folder) {
+	g.State = gpu.StateOK
 	if id := device.text("unique_id"); id != "" { // 16 hexadecimal digits
 		g.UUID = "GPU-" + strings.TrimPrefix(id, "0x") // as ROCR_VISIBLE_DEVICES takes it
 	}
@@ -42,7 +42,7 @@ func readCard(g *plugins.GPU, device folder) {
 	}
 	var err error
 	if g.Memory.Total, err = device.number("mem_info_vram_total"); err != nil {
-		g.State = plugins.StateUnknown
+		g.State = gpu.StateUnknown
 		explain(g, "memory.total", err.Error())
 	}
 	if g.Memory.Used, err = device.number("mem_info_vram_used"); err != nil {
@@ -78,7 +78,7 @@ func width(text string) *int {
 	return &n
 }
 
-func explain(g *plugins.GPU, value, reason string) {
+func explain(g *gpu.GPU, value, reason string) {
 	if g.Why == nil {
 		g.Why = map[string]string{}
 	}

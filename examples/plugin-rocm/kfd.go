@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // The topology of amdkfd, the compute part of the kernel's driver: CPUs and GPUs are
@@ -74,12 +74,12 @@ func xgmiOf(links folder) map[int]bool {
 
 // processesOf lists who has memory on a GPU. Whose files are not there to read (another
 // user's) is not told of.
-func processesOf(proc folder, gpu int) []plugins.Process {
-	found := []plugins.Process{}
+func processesOf(proc folder, card int) []gpu.Process {
+	found := []gpu.Process{}
 	for _, pid := range proc.numbered("") {
-		used, err := proc.in(strconv.Itoa(pid)).number(fmt.Sprintf("vram_%d", gpu))
+		used, err := proc.in(strconv.Itoa(pid)).number(fmt.Sprintf("vram_%d", card))
 		if err == nil && *used > 0 {
-			found = append(found, plugins.Process{PID: pid, Kind: "compute", Memory: used})
+			found = append(found, gpu.Process{PID: pid, Kind: "compute", Memory: used})
 		}
 	}
 	return found

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // rocm looks at AMD GPUs.
@@ -15,20 +15,20 @@ type rocm struct {
 	sysfs folder
 }
 
-var _ plugins.GPUProber = rocm{}
+var _ gpu.Prober = rocm{}
 
 // Probe reads everything once.
-func (r rocm) Probe(ctx context.Context) (*plugins.GPUs, error) {
+func (r rocm) Probe(ctx context.Context) (*gpu.Inventory, error) {
 	kfd := r.sysfs.in("class", "kfd", "kfd")
 	if !kfd.in("topology").exists() {
 		return nil, errors.New("the compute driver of AMD's GPUs is not loaded: modprobe amdgpu, and see whether it was built with HSA_AMD")
 	}
 	nodes := kfdGPUs(kfd.in("topology"))
 	cards := cardsByPCI(r.sysfs.in("class", "drm"))
-	found := &plugins.GPUs{
-		Source: "rocm", GPUs: []plugins.GPU{},
+	found := &gpu.Inventory{
+		Source: "rocm", GPUs: []gpu.GPU{},
 		// HIP takes indices only.
-		Visibility: plugins.Visibility{Variable: "HIP_VISIBLE_DEVICES", Names: "index"},
+		Visibility: gpu.Visibility{Variable: "HIP_VISIBLE_DEVICES", Names: "index"},
 		Why:        map[string]string{"cuda": "AMD's GPUs have none"},
 	}
 	if version := r.sysfs.in("module", "amdgpu").text("version"); version != "" {
@@ -44,7 +44,7 @@ func (r rocm) Probe(ctx context.Context) (*plugins.GPUs, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		found.GPUs = append(found.GPUs, gpu(i, n, cards, kfd.in("proc")))
+		found.GPUs = append(found.GPUs, card(i, n, cards, kfd.in("proc")))
 		delete(cards, n.pci)
 	}
 	for _, pci := range slices.Sorted(maps.Keys(cards)) {
@@ -67,8 +67,8 @@ func checkNodes(nodes []node) error {
 }
 
 // gpu puts together what both parts of the driver say of a GPU.
-func gpu(index int, n node, cards map[string]folder, proc folder) plugins.GPU {
-	g := plugins.GPU{Index: index, PCI: n.pci, Name: "AMD " + n.gfx, State: plugins.StateUnknown}
+func card(index int, n node, cards map[string]folder, proc folder) gpu.GPU {
+	g := gpu.GPU{Index: index, PCI: n.pci, Name: "AMD " + n.gfx, State: gpu.StateUnknown}
 	if card, is := cards[n.pci]; is {
 		readCard(&g, card)
 	} else {
@@ -86,10 +86,10 @@ func gpu(index int, n node, cards map[string]folder, proc folder) plugins.GPU {
 // ways tells how GPUs are joined. XGMI, AMD's fast link, is written as one NVLink: "NV"
 // means a fast link of any maker, and how many XGMI links a pair has sysfs does not say.
 // PCI Express is told by NUMA node only.
-func ways(nodes []node, cards map[string]folder) [][]plugins.Link {
-	links := make([][]plugins.Link, len(nodes))
+func ways(nodes []node, cards map[string]folder) [][]gpu.Link {
+	links := make([][]gpu.Link, len(nodes))
 	for i, a := range nodes {
-		links[i] = make([]plugins.Link, len(nodes))
+		links[i] = make([]gpu.Link, len(nodes))
 		for j, b := range nodes {
 			links[i][j] = way(a, b, cards)
 		}
@@ -97,7 +97,7 @@ func ways(nodes []node, cards map[string]folder) [][]plugins.Link {
 	return links
 }
 
-func way(a, b node, cards map[string]folder) plugins.Link {
+func way(a, b node, cards map[string]folder) gpu.Link {
 	switch from, to := numaOf(a, cards), numaOf(b, cards); {
 	case a.number == b.number:
 		return "X"

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/muster-dev/muster/plugins"
 	"github.com/muster-dev/muster/plugins/external"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // recorded is a machine of two cards with two GPUs each, as MI250X are.
@@ -36,7 +36,7 @@ func TestThePluginAnswersMuster(t *testing.T) {
 	if found.GPUs[1].PCI != "0000:32:00.0" || len(found.GPUs[1].Processes) != 0 || found.GPUs[1].Processes == nil {
 		t.Errorf("the second: %+v", found.GPUs[1])
 	}
-	if islands := plugins.Islands(found.Links); len(islands) != 2 || islands[0][1] != 1 || islands[1][0] != 2 {
+	if islands := gpu.Islands(found.Links); len(islands) != 2 || islands[0][1] != 1 || islands[1][0] != 2 {
 		t.Errorf("islands %v of %v", islands, found.Links)
 	}
 	if found.Links[0][2] != "SYS" {
@@ -47,9 +47,9 @@ func TestThePluginAnswersMuster(t *testing.T) {
 	}
 }
 
-func checkFirst(t *testing.T, g plugins.GPU) {
+func checkFirst(t *testing.T, g gpu.GPU) {
 	t.Helper()
-	if g.Index != 0 || g.UUID != "GPU-9a7d2c41e05f1b36" || g.PCI != "0000:31:00.0" || g.Name != "AMD Instinct MI250X" || g.State != plugins.StateOK {
+	if g.Index != 0 || g.UUID != "GPU-9a7d2c41e05f1b36" || g.PCI != "0000:31:00.0" || g.Name != "AMD Instinct MI250X" || g.State != gpu.StateOK {
 		t.Errorf("the first: %+v", g)
 	}
 	if *g.Memory.Total != 68702699520 || *g.Memory.Used != 34370715648 || *g.PCIe.Generation != 4 || *g.PCIe.WidthMax != 16 {
@@ -102,13 +102,13 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 	if err := external.Check(found); err != nil {
 		t.Error(err)
 	}
-	if g := found.GPUs[1]; g.State != plugins.StateUnknown || g.Name != "AMD gfx90a" || g.Memory.Total != nil {
+	if g := found.GPUs[1]; g.State != gpu.StateUnknown || g.Name != "AMD gfx90a" || g.Memory.Total != nil {
 		t.Errorf("without its card: %+v", g)
 	}
 	if g := found.GPUs[2]; g.Memory.Used != nil || !strings.Contains(g.Why["memory.used"], "none") || g.Processes != nil {
 		t.Errorf("without its use: %+v", g)
 	}
-	if g := found.GPUs[3]; g.UUID != "" || g.State != plugins.StateOK {
+	if g := found.GPUs[3]; g.UUID != "" || g.State != gpu.StateOK {
 		t.Errorf("without its id: %+v", g)
 	}
 	if len(found.Notes) != 1 || found.Why["driver"] == "" || found.Links[1][2] != "" || found.Links[0][1] != "NV1" {

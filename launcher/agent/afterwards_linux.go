@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/muster-dev/muster/launcher/orders"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/launcher/message"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -32,7 +32,7 @@ var deviceWords = [][]byte{
 // afterwards is a worker that has ended, and is told of once its devices were looked at.
 type afterwards struct {
 	w     *worker
-	ended *orders.Ended
+	ended *message.Ended
 	at    rendezvous.Instant // of the end
 	asked bool               // a look is under way that began after the end
 	after *looked            // once there is one; its sight is nil where it failed
@@ -41,7 +41,7 @@ type afterwards struct {
 
 // fromDevice is whether a worker's end looks as if a device had to do with it. Most ends
 // do not, and nothing waits for a look then.
-func (a *agent) fromDevice(e *orders.Ended) bool {
+func (a *agent) fromDevice(e *message.Ended) bool {
 	if a.sight.stop == nil || e.Sent != "" || e.Error != "" || e.Code == 0 && e.Signal == "" {
 		return false
 	}
@@ -60,7 +60,7 @@ func (a *agent) fromDevice(e *orders.Ended) bool {
 }
 
 // lookAfterwards keeps a worker's end back until its devices were looked at.
-func (a *agent) lookAfterwards(w *worker, e *orders.Ended, at rendezvous.Instant) {
+func (a *agent) lookAfterwards(w *worker, e *message.Ended, at rendezvous.Instant) {
 	w.concluded = true
 	a.after = append(a.after, &afterwards{w: w, ended: e, at: at})
 	a.lookForAll()
@@ -94,7 +94,7 @@ func (a *agent) lookForAll() {
 	}()
 }
 
-func (a *agent) lookedAfter(mine []*afterwards, attempt int, found *plugins.GPUs, err error, ended rendezvous.Instant) {
+func (a *agent) lookedAfter(mine []*afterwards, attempt int, found *gpu.Inventory, err error, ended rendezvous.Instant) {
 	l := &looked{ended: ended}
 	why := ""
 	if err != nil {
@@ -136,12 +136,12 @@ func (a *agent) endAfterwards(now rendezvous.Instant) {
 }
 
 // devices is what was seen of the devices until a worker's end.
-func (a *agent) devices(w *worker) *orders.Devices {
+func (a *agent) devices(w *worker) *message.Devices {
 	if a.sight.stop == nil {
 		return nil
 	}
 	before := a.sight.before(w.endedAt)
-	d := &orders.Devices{Before: before.seen, Deaf: a.sight.ears.deaf, DeafTo: a.sight.ears.deafTo}
+	d := &message.Devices{Before: before.seen, Deaf: a.sight.ears.deaf, DeafTo: a.sight.ears.deafTo}
 	if held := a.heldBefore(w, w.endedAt); held != nil { // samples are newer than looks
 		d.Before = held
 	}

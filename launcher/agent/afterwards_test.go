@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-dev/muster/launcher/orders"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/launcher/message"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -16,21 +16,21 @@ import (
 func TestOnlyAnEndThatADeviceMayHaveHadToDoWithWaitsForALook(t *testing.T) {
 	watched, blind := &agent{}, &agent{}
 	watched.sight.stop = func() {}
-	says := func(text string) *orders.Evidence { return &orders.Evidence{Stderr: []byte(text)} }
+	says := func(text string) *message.Evidence { return &message.Evidence{Stderr: []byte(text)} }
 	for _, c := range []struct {
 		what  string
-		ended orders.Ended
+		ended message.Ended
 		want  bool
 	}{
-		{"an error of CUDA", orders.Ended{Code: 1, Evidence: says("RuntimeError: CUDA error: an illegal memory access was encountered")}, true},
-		{"no more memory", orders.Ended{Code: 1, Evidence: &orders.Evidence{Stdout: []byte("torch.OutOfMemoryError: CUDA out of memory.")}}, true},
-		{"an abort", orders.Ended{Signal: "SIGABRT", Evidence: says("")}, true},
-		{"the program's own mistake", orders.Ended{Code: 1, Evidence: says("  File \"/x/torch/cuda/__init__.py\"\nValueError: no such layer")}, false},
-		{"a status alone", orders.Ended{Code: 7, Evidence: says("")}, false},
-		{"a kill", orders.Ended{Signal: "SIGKILL", Evidence: says("")}, false},
-		{"a good end", orders.Ended{Evidence: says("CUDA error: it went on")}, false},
-		{"muster's own doing", orders.Ended{Code: 1, Sent: "SIGTERM", Evidence: says("CUDA error: x")}, false},
-		{"one that was not started", orders.Ended{Error: "no such file", Evidence: says("")}, false},
+		{"an error of CUDA", message.Ended{Code: 1, Evidence: says("RuntimeError: CUDA error: an illegal memory access was encountered")}, true},
+		{"no more memory", message.Ended{Code: 1, Evidence: &message.Evidence{Stdout: []byte("torch.OutOfMemoryError: CUDA out of memory.")}}, true},
+		{"an abort", message.Ended{Signal: "SIGABRT", Evidence: says("")}, true},
+		{"the program's own mistake", message.Ended{Code: 1, Evidence: says("  File \"/x/torch/cuda/__init__.py\"\nValueError: no such layer")}, false},
+		{"a status alone", message.Ended{Code: 7, Evidence: says("")}, false},
+		{"a kill", message.Ended{Signal: "SIGKILL", Evidence: says("")}, false},
+		{"a good end", message.Ended{Evidence: says("CUDA error: it went on")}, false},
+		{"muster's own doing", message.Ended{Code: 1, Sent: "SIGTERM", Evidence: says("CUDA error: x")}, false},
+		{"one that was not started", message.Ended{Error: "no such file", Evidence: says("")}, false},
 	} {
 		if got := watched.fromDevice(&c.ended); got != c.want {
 			t.Errorf("%s: %v", c.what, got)
@@ -43,7 +43,7 @@ func TestOnlyAnEndThatADeviceMayHaveHadToDoWithWaitsForALook(t *testing.T) {
 
 func TestAnEndIsKeptBackForALookAndNoLonger(t *testing.T) {
 	now := rendezvous.Now()
-	seen := &looked{seen: &orders.Sight{Used: map[string]uint64{"GPU-a": 5}}, found: gpusWith(3), ended: now}
+	seen := &looked{seen: &message.Sight{Used: map[string]uint64{"GPU-a": 5}}, found: gpusWith(3), ended: now}
 	for _, c := range []struct {
 		what   string
 		passed time.Duration
@@ -61,7 +61,7 @@ func TestAnEndIsKeptBackForALookAndNoLonger(t *testing.T) {
 		a.sight = sight{stop: func() {}, ecc: uncorrected(gpusWith(1)), ears: newEars()}
 		w := &worker{rank: 3, concluded: true, scene: &scenery{workers: 1}}
 		a.workers[3] = w
-		x := &afterwards{w: w, ended: &orders.Ended{Rank: 3, Evidence: &orders.Evidence{Devices: &orders.Devices{}}}, at: now.Add(-c.passed), asked: true, after: c.after, why: c.why}
+		x := &afterwards{w: w, ended: &message.Ended{Rank: 3, Evidence: &message.Evidence{Devices: &message.Devices{}}}, at: now.Add(-c.passed), asked: true, after: c.after, why: c.why}
 		a.after = []*afterwards{x}
 		a.endAfterwards(now)
 		if kept := len(a.after) == 1 && a.workers[3] == w; kept != c.kept {
@@ -81,14 +81,14 @@ func TestAnEndIsKeptBackForALookAndNoLonger(t *testing.T) {
 	}
 }
 
-func gpusWith(uncorrected uint64) *plugins.GPUs {
-	return &plugins.GPUs{GPUs: []plugins.GPU{{UUID: "GPU-a", ECC: plugins.ECC{Volatile: &uncorrected}}, {UUID: "GPU-b"}}}
+func gpusWith(uncorrected uint64) *gpu.Inventory {
+	return &gpu.Inventory{GPUs: []gpu.GPU{{UUID: "GPU-a", ECC: gpu.ECC{Volatile: &uncorrected}}, {UUID: "GPU-b"}}}
 }
 
 func TestTheLookBeforeADeathHadEndedBeforeIt(t *testing.T) {
-	older, newer := &orders.Sight{}, &orders.Sight{Blind: "newer"}
+	older, newer := &message.Sight{}, &message.Sight{Blind: "newer"}
 	s := sight{looks: [2]looked{{seen: newer, ended: 20}, {seen: older, ended: 10}}}
-	for at, want := range map[rendezvous.Instant]*orders.Sight{25: newer, 20: newer, 19: older, 9: nil} {
+	for at, want := range map[rendezvous.Instant]*message.Sight{25: newer, 20: newer, 19: older, 9: nil} {
 		if got := s.before(at).seen; got != want {
 			t.Errorf("at %d: %+v", at, got)
 		}
@@ -99,14 +99,14 @@ func TestFloodsOfEventsAreBounded(t *testing.T) {
 	a := &agent{}
 	a.sight.ears = newEars()
 	for range 1000 {
-		a.report(plugins.Event{Kind: plugins.EventSingleBit, UUID: "GPU-a"}, 1)
-		a.report(plugins.Event{Kind: plugins.EventLost, UUID: "GPU-a"}, 1)
+		a.report(gpu.Event{Kind: gpu.EventSingleBit, UUID: "GPU-a"}, 1)
+		a.report(gpu.Event{Kind: gpu.EventLost, UUID: "GPU-a"}, 1)
 	}
 	if n := a.sight.ears.reported; n != 2 {
 		t.Errorf("corrected errors and one loss are told %d times", n)
 	}
 	for i := range 1000 {
-		a.report(plugins.Event{Kind: plugins.EventXid, UUID: fmt.Sprint("GPU-", i), Xid: 31}, 1)
+		a.report(gpu.Event{Kind: gpu.EventXid, UUID: fmt.Sprint("GPU-", i), Xid: 31}, 1)
 	}
 	if !a.sight.ears.once["many"] {
 		t.Error("that more is not told is not said")
@@ -116,8 +116,8 @@ func TestFloodsOfEventsAreBounded(t *testing.T) {
 func TestAnEventOfAMIGInstanceIsOfItsUUID(t *testing.T) {
 	a := &agent{}
 	gi := 2
-	a.sight.looks[0].found = &plugins.GPUs{GPUs: []plugins.GPU{{UUID: "GPU-a", MIG: plugins.MIG{Instances: []plugins.MIGInstance{{UUID: "MIG-1", GI: new(1)}, {UUID: "MIG-2", GI: new(2)}}}}}}
-	for want, e := range map[string]plugins.Event{"MIG-2": {UUID: "GPU-a", GI: &gi}, "GPU-a": {UUID: "GPU-a"}, "GPU-b": {UUID: "GPU-b", GI: &gi}} {
+	a.sight.looks[0].found = &gpu.Inventory{GPUs: []gpu.GPU{{UUID: "GPU-a", MIG: gpu.MIG{Instances: []gpu.MIGInstance{{UUID: "MIG-1", GI: new(1)}, {UUID: "MIG-2", GI: new(2)}}}}}}
+	for want, e := range map[string]gpu.Event{"MIG-2": {UUID: "GPU-a", GI: &gi}, "GPU-a": {UUID: "GPU-a"}, "GPU-b": {UUID: "GPU-b", GI: &gi}} {
 		if got := a.deviceIn(e); got != want {
 			t.Errorf("%+v is of %s, want %s", e, got, want)
 		}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/launcher/sampling"
@@ -94,7 +94,7 @@ func (a *agent) run() error {
 	a.turns = map[turn]chan struct{}{}
 	a.follows, a.unfollow = context.WithCancel(context.Background())
 	defer a.unfollow()
-	go a.words.listen(func(m *orders.ToAgent, err error) { a.post(func() { a.hear(m, err) }) })
+	go a.words.listen(func(m *message.ToAgent, err error) { a.post(func() { a.hear(m, err) }) })
 	go a.listenToKeeper()
 	go a.introduce()
 	for !a.finished {
@@ -138,7 +138,7 @@ func (a *agent) pace() time.Duration {
 
 // hear takes in what the launcher says. It matters until the Join; then the
 // coordinator decides, and the launcher may leave.
-func (a *agent) hear(m *orders.ToAgent, err error) {
+func (a *agent) hear(m *message.ToAgent, err error) {
 	if err != nil {
 		if !a.joining {
 			a.finished = true
@@ -173,31 +173,31 @@ func (a *agent) heed(m tug) {
 	case m.Beside != nil:
 		a.beside = *m.Beside
 	case m.Ready != nil && m.Ready.Error != "":
-		a.words.say(orders.FromAgent{Error: "coordinator: " + m.Ready.Error})
+		a.words.say(message.FromAgent{Error: "coordinator: " + m.Ready.Error})
 		a.finished = true
 	case m.Ready != nil:
-		a.words.say(orders.FromAgent{Coordinator: m.Ready})
+		a.words.say(message.FromAgent{Coordinator: m.Ready})
 	case m.CoordinatorEnded != "" && a.finished:
 	case m.CoordinatorEnded != "":
-		a.words.say(orders.FromAgent{Error: "the coordinator " + m.CoordinatorEnded})
+		a.words.say(message.FromAgent{Error: "the coordinator " + m.CoordinatorEnded})
 		a.fail("the coordinator " + m.CoordinatorEnded)
 	}
 }
 
-func (a *agent) tell(n orders.News) { a.tellAt(n, rendezvous.Now()) }
+func (a *agent) tell(n message.Update) { a.tellAt(n, rendezvous.Now()) }
 
 // tellAt tells what happened earlier.
-func (a *agent) tellAt(n orders.News, at rendezvous.Instant) {
+func (a *agent) tellAt(n message.Update, at rendezvous.Instant) {
 	if a.member == nil {
 		return
 	}
 	n.At = at
-	a.member.Send(orders.Encode(n))
+	a.member.Send(message.Encode(n))
 }
 
 // obey carries out an order of the coordinator.
 func (a *agent) obey(payload []byte) {
-	var o orders.Order
+	var o message.Command
 	if err := json.Unmarshal(payload, &o); err != nil {
 		a.fail(fmt.Sprintf("the coordinator said %.80q", payload))
 		return
@@ -208,7 +208,7 @@ func (a *agent) obey(payload []byte) {
 			p := a.prepare(o.Prepare)
 			a.post(func() {
 				a.workdir, a.base = p.workdir, p.base
-				a.tell(orders.News{Prepared: &p.news})
+				a.tell(message.Update{Prepared: &p.news})
 			})
 		}()
 	case o.HoldPort != nil:
@@ -216,7 +216,7 @@ func (a *agent) obey(payload []byte) {
 	case o.Serve != nil:
 		go func() {
 			news := a.serve(o.Serve)
-			a.post(func() { a.tell(orders.News{Served: news}) })
+			a.post(func() { a.tell(message.Update{Served: news}) })
 		}()
 	case o.Start != nil:
 		a.start(o.Start)
@@ -247,24 +247,24 @@ func (a *agent) obey(payload []byte) {
 	}
 }
 
-func (a *agent) takePort(o *orders.HoldPort) {
+func (a *agent) takePort(o *message.HoldPort) {
 	if a.hold != nil {
 		a.hold.release()
 	}
 	if a.door != nil {
 		a.door.Close()
 	}
-	news := &orders.PortHeld{Attempt: o.Attempt}
+	news := &message.PortHeld{Attempt: o.Attempt}
 	hold, err := holdPort(o.First, o.Last, a.facts.EphemeralPorts)
 	if err != nil {
 		news.Error = err.Error()
 	} else {
 		a.hold, news.Port = hold, hold.port
 	}
-	a.tell(orders.News{PortHeld: news})
+	a.tell(message.Update{PortHeld: news})
 }
 
-func (a *agent) start(o *orders.Start) {
+func (a *agent) start(o *message.Start) {
 	a.grace = o.Grace
 	if !o.Alone {
 		a.attempt = o.Attempt
@@ -277,23 +277,23 @@ func (a *agent) start(o *orders.Start) {
 	for _, r := range o.Ranks {
 		w, err := a.startWorker(o, r)
 		if err != nil {
-			ended := &orders.Ended{Attempt: o.Attempt, Rank: r.Rank, Error: err.Error()}
+			ended := &message.Ended{Attempt: o.Attempt, Rank: r.Rank, Error: err.Error()}
 			if w != nil {
 				ended.Log = w.log.Path()
 			}
 			if errors.Is(err, errNoKeeper) { // that came first
 				a.fail("its keeper died")
 			}
-			a.tell(orders.News{Ended: ended})
+			a.tell(message.Update{Ended: ended})
 			continue
 		}
 		w.show(scene)
 		a.workers[r.Rank] = w
-		a.tell(orders.News{Started: &orders.Started{Attempt: o.Attempt, Rank: r.Rank, PID: w.child.ID.PID, Log: w.log.Path()}})
+		a.tell(message.Update{Started: &message.Started{Attempt: o.Attempt, Rank: r.Rank, PID: w.child.ID.PID, Log: w.log.Path()}})
 	}
 }
 
-func (a *agent) startFollowing(o *orders.Follow) {
+func (a *agent) startFollowing(o *message.Follow) {
 	for rank := range o.Ranks {
 		var writer *ranklog.Writer
 		if w := a.workers[rank]; w != nil && w.attempt == o.Attempt {
@@ -340,7 +340,7 @@ func (a *agent) beat(beat time.Duration) {
 	}
 	if a.noWords += beat; a.noWords > a.lease && !a.joining {
 		// It is stopped or hangs, and nothing has begun. Should it wake up it is to know.
-		a.words.say(orders.FromAgent{Error: fmt.Sprintf("its agent has heard nothing from here for %v and has ended", a.lease)})
+		a.words.say(message.FromAgent{Error: fmt.Sprintf("its agent has heard nothing from here for %v and has ended", a.lease)})
 		a.finished = true
 	}
 }
@@ -354,6 +354,6 @@ func (a *agent) warnOfLog(w *worker) {
 		return
 	}
 	w.warned = true
-	a.tell(orders.News{Warning: &orders.Warning{Rank: w.rank,
+	a.tell(message.Update{Warning: &message.Warning{Rank: w.rank,
 		Message: fmt.Sprintf("its output cannot be kept any more: %v; the worker goes on", failure)}})
 }

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/muster-dev/muster/launcher/orders"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/plugins/external"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -26,7 +26,7 @@ const (
 // ears are what is heard of the devices of an attempt.
 type ears struct {
 	deaf     string            // why nothing is; "": all is well
-	deafTo   map[string]string // GPUs of which nothing is, as plugins.Events has them
+	deafTo   map[string]string // GPUs of which nothing is, as gpu.Events has them
 	reported int
 	once     map[string]bool // what is told only once
 }
@@ -75,12 +75,12 @@ func (a *agent) heardNothing(attempt int, err error, listened bool) {
 	a.sight.ears.deaf = ownWords(err).Error()
 	if listened && !a.sight.ears.once["deaf"] {
 		a.sight.ears.once["deaf"] = true
-		a.tell(orders.News{Warning: &orders.Warning{Rank: -1, Message: fmt.Sprintf("errors of its GPUs may be missed: %v; the run goes on", ownWords(err))}})
+		a.tell(message.Update{Warning: &message.Warning{Rank: -1, Message: fmt.Sprintf("errors of its GPUs may be missed: %v; the run goes on", ownWords(err))}})
 	}
 }
 
 // heard takes in what the driver reports.
-func (a *agent) heard(attempt int, all *plugins.Events) {
+func (a *agent) heard(attempt int, all *gpu.Events) {
 	if attempt != a.attempt || a.sight.stop == nil {
 		return
 	}
@@ -96,9 +96,9 @@ func (a *agent) heard(attempt int, all *plugins.Events) {
 
 // report tells the coordinator of an event, within bounds: what comes in floods is told
 // once for each GPU.
-func (a *agent) report(e plugins.Event, at rendezvous.Instant) {
+func (a *agent) report(e gpu.Event, at rendezvous.Instant) {
 	ears := &a.sight.ears
-	if e.Kind == plugins.EventSingleBit || e.Kind == plugins.EventLost {
+	if e.Kind == gpu.EventSingleBit || e.Kind == gpu.EventLost {
 		key := e.Kind + e.UUID + e.PCI
 		if ears.once[key] {
 			return
@@ -108,25 +108,25 @@ func (a *agent) report(e plugins.Event, at rendezvous.Instant) {
 	if ears.reported++; ears.reported > mostReported {
 		if !ears.once["many"] {
 			ears.once["many"] = true
-			a.tell(orders.News{Warning: &orders.Warning{Rank: -1, Message: fmt.Sprintf("its GPUs have had more than %d errors; further ones are not told", mostReported)}})
+			a.tell(message.Update{Warning: &message.Warning{Rank: -1, Message: fmt.Sprintf("its GPUs have had more than %d errors; further ones are not told", mostReported)}})
 		}
 		return
 	}
-	a.tellAt(orders.News{Device: &orders.DeviceEvent{Attempt: a.attempt, Kind: e.Kind, UUID: a.deviceIn(e), PCI: e.PCI, Xid: e.Xid, Text: e.Text}}, at)
+	a.tellAt(message.Update{Device: &message.DeviceEvent{Attempt: a.attempt, Kind: e.Kind, UUID: a.deviceIn(e), PCI: e.PCI, Xid: e.Xid, Text: e.Text}}, at)
 }
 
 // deviceIn is the UUID of what an event is about: of a MIG instance, where it is one.
-func (a *agent) deviceIn(e plugins.Event) string {
+func (a *agent) deviceIn(e gpu.Event) string {
 	newest := a.sight.looks[0].found
 	if e.GI == nil || newest == nil {
 		return e.UUID
 	}
 	for _, g := range newest.GPUs {
 		if g.UUID == e.UUID {
-			return g.DeviceOf(plugins.Process{GI: e.GI, CI: e.CI})
+			return g.DeviceOf(gpu.Process{GI: e.GI, CI: e.CI})
 		}
 	}
 	return e.UUID
 }
 
-var _ plugins.EventWatcher = (*external.Prober)(nil)
+var _ gpu.EventWatcher = (*external.Prober)(nil)

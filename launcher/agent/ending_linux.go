@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/rundir"
 	"github.com/muster-dev/muster/rendezvous"
@@ -20,7 +20,7 @@ func (a *agent) fail(reason string) {
 		return
 	}
 	a.failing = reason
-	a.tell(orders.News{Failing: &orders.Failing{Reason: reason}})
+	a.tell(message.Update{Failing: &message.Failing{Reason: reason}})
 	for _, w := range a.workers {
 		w.stop(min(a.grace, a.lease), false)
 	}
@@ -59,7 +59,7 @@ func (a *agent) conclude(w *worker, left []proc.Stat) {
 }
 
 // bury tells of a worker's end, after which it is no worker any more.
-func (a *agent) bury(w *worker, ended *orders.Ended, at rendezvous.Instant) {
+func (a *agent) bury(w *worker, ended *message.Ended, at rendezvous.Instant) {
 	if a.workers[w.rank] == w {
 		delete(a.workers, w.rank)
 	}
@@ -73,7 +73,7 @@ func (a *agent) bury(w *worker, ended *orders.Ended, at rendezvous.Instant) {
 	}
 	ended.Peaks = a.sampler.Leave(w.rank, w.attempt)
 	w.scene.leave()
-	a.tellAt(orders.News{Ended: ended}, at)
+	a.tellAt(message.Update{Ended: ended}, at)
 }
 
 // checkLease ends the workers when the coordinator is not heard: the stop signal at
@@ -128,7 +128,7 @@ func (a *agent) clear(left []string) {
 	if a.hold != nil {
 		a.hold.release()
 	}
-	a.tell(orders.News{Finished: &orders.Finished{Left: left}})
+	a.tell(message.Update{Finished: &message.Finished{Left: left}})
 }
 
 // politeWait is how long what setup has started may take to end after SIGTERM.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -26,7 +26,7 @@ func (a *agent) pushesTo(subscription string) chan struct{} {
 }
 
 // followInTurn pushes an output once there is room among those that are pushed to its reader.
-func (a *agent) followInTurn(pushes chan struct{}, o *orders.Follow, rank int, writer *ranklog.Writer) {
+func (a *agent) followInTurn(pushes chan struct{}, o *message.Follow, rank int, writer *ranklog.Writer) {
 	select {
 	case pushes <- struct{}{}:
 	case <-a.follows.Done():
@@ -73,13 +73,13 @@ func (a *agent) takeTurn(t turn) (begin, end func()) {
 // follow pushes a rank's output from the start of its file to its end. It reads the
 // file at the pace of who reads the pushes; the worker does not notice. writer is nil
 // for a log that has ended.
-func (a *agent) follow(ctx context.Context, order *orders.Follow, rank int, writer *ranklog.Writer) error {
+func (a *agent) follow(ctx context.Context, order *message.Follow, rank int, writer *ranklog.Writer) error {
 	pusher, err := a.member.Push(ctx, order.Subscription)
 	if err != nil {
 		return err
 	}
 	path, from := ranklog.Path(a.stateDir, order.Attempt, rank), order.Ranks[rank]
-	if from == orders.FromTail {
+	if from == message.FromTail {
 		from = ranklog.TailStart(path)
 	}
 	reader, err := ranklog.Open(path, from)

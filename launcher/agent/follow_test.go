@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -49,7 +49,7 @@ func TestASlowReaderHasFewOutputsOpenAndGetsAllInTheEnd(t *testing.T) {
 	a := &agent{place: place{stateDir: t.TempDir()}, member: member, follows: t.Context(), pushes: map[string]chan struct{}{"r": make(chan struct{}, 2)},
 		turns: map[turn]chan struct{}{}, inbox: make(chan func(), 64)}
 	const tasks = 9
-	o := &orders.Follow{Subscription: "r", Ranks: map[int]int64{}}
+	o := &message.Follow{Subscription: "r", Ranks: map[int]int64{}}
 	for rank := range tasks {
 		log, err := ranklog.Create(ranklog.Path(a.stateDir, 0, rank))
 		if err != nil {

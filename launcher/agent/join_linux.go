@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/version"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -13,12 +13,12 @@ import (
 // driver can take its time.
 func (a *agent) introduce() {
 	host := a.look.facts(a.facts, a.place, a.plugins)
-	a.words.say(orders.FromAgent{Hello: &orders.Hello{Version: version.String(), Pin: a.identity.Pin(), Facts: host, Clock: clock()}})
+	a.words.say(message.FromAgent{Hello: &message.Hello{Version: version.String(), Pin: a.identity.Pin(), Facts: host, Clock: clock()}})
 }
 
 // join links to the coordinator at the first address that proves itself and tells
 // it what this host reaches.
-func (a *agent) join(j *orders.Join) {
+func (a *agent) join(j *message.Join) {
 	a.joining, a.name = true, j.Name
 	go func() {
 		var results []rendezvous.Reach
@@ -32,7 +32,7 @@ func (a *agent) join(j *orders.Join) {
 				a.post(func() { a.link(j, r.Addr) })
 			}
 			if linked {
-				a.post(func() { a.tell(orders.News{Reached: &orders.Reached{Results: snapshot, Complete: complete}}) })
+				a.post(func() { a.tell(message.Update{Reached: &message.Reached{Results: snapshot, Complete: complete}}) })
 			}
 		}
 		if !linked {
@@ -41,10 +41,10 @@ func (a *agent) join(j *orders.Join) {
 	}()
 }
 
-func (a *agent) link(j *orders.Join, addr string) {
+func (a *agent) link(j *message.Join, addr string) {
 	member, err := rendezvous.Join(a.identity, j.Coordinator, addr, a.lease)
 	if err != nil {
-		a.words.say(orders.FromAgent{Error: err.Error()})
+		a.words.say(message.FromAgent{Error: err.Error()})
 		a.finished = true
 		return
 	}
@@ -56,6 +56,6 @@ func (a *agent) unreachable(head string, results []rendezvous.Reach) {
 	for _, r := range results {
 		tried = append(tried, r.Addr+": "+r.Error)
 	}
-	a.words.say(orders.FromAgent{Error: "cannot reach the head host " + head + ": " + strings.Join(tried, "; ")})
+	a.words.say(message.FromAgent{Error: "cannot reach the head host " + head + ": " + strings.Join(tried, "; ")})
 	a.finished = true
 }

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/launcher/rundir"
@@ -76,7 +76,7 @@ func keeperMain(prefix, args []string) error {
 	k, err := newKeeper(prefix, *run, *lease, look, *coordinator, "-first-port", *first, "-last-port", *last)
 	if err != nil {
 		// The launcher reads this where it expects the agent's first words.
-		_, _ = os.Stdout.Write(append(orders.Encode(orders.FromAgent{Error: err.Error()}), '\n'))
+		_, _ = os.Stdout.Write(append(message.Encode(message.FromAgent{Error: err.Error()}), '\n'))
 		return err
 	}
 	defer rundir.Remove(k.socketDir)
@@ -312,7 +312,7 @@ func (k *keeper) watchCoordinator() chan string {
 func (k *keeper) listenToCoordinator() {
 	words := bufio.NewReader(k.coordUp)
 	line, err := words.ReadBytes('\n')
-	var ready orders.Ready
+	var ready message.Ready
 	if err == nil && json.Unmarshal(line, &ready) == nil {
 		_ = k.leash.send(tug{Ready: &ready}, nil)
 	}

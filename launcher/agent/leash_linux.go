@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/ranklog"
 )
@@ -36,11 +36,11 @@ type tug struct {
 	Plugin *pluginOrder `json:"plugin,omitempty"`
 	Kill   int          `json:"kill,omitempty"` // number of a plugin
 	// From the keeper.
-	Beside           *proc.ID      `json:"beside,omitempty"`            // the coordinator's process
-	Ready            *orders.Ready `json:"ready,omitempty"`             // the coordinator is up
-	Bye              bool          `json:"bye,omitempty"`               // the agent's Done is taken in
-	CoordinatorEnded string        `json:"coordinator_ended,omitempty"` // how
-	PluginIs         *pluginNews   `json:"plugin_is,omitempty"`         // a plugin runs, or has ended
+	Beside           *proc.ID       `json:"beside,omitempty"`            // the coordinator's process
+	Ready            *message.Ready `json:"ready,omitempty"`             // the coordinator is up
+	Bye              bool           `json:"bye,omitempty"`               // the agent's Done is taken in
+	CoordinatorEnded string         `json:"coordinator_ended,omitempty"` // how
+	PluginIs         *pluginNews    `json:"plugin_is,omitempty"`         // a plugin runs, or has ended
 }
 
 // held says which log a pipe belongs to.
@@ -91,7 +91,7 @@ func (l *leash) send(m tug, file *os.File) error {
 		}
 		rights = unix.UnixRights(fd)
 	}
-	text := orders.Encode(m)
+	text := message.Encode(m)
 	var sendErr error
 	err = raw.Write(func(fd uintptr) bool {
 		sendErr = unix.Sendmsg(int(fd), text, rights, nil, unix.MSG_NOSIGNAL)

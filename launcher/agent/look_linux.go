@@ -15,20 +15,20 @@ import (
 
 	"github.com/muster-dev/muster/launcher/claim"
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/rundir"
-	"github.com/muster-dev/muster/plugins"
 	"github.com/muster-dev/muster/plugins/external"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/plugins/nvidiasmi"
 )
 
 // look is how a host's devices are looked at.
 type look struct {
-	none    bool           // the job uses no device: nothing is looked at
-	choose  bool           // devices are going to be claimed
-	nvml    string         // path of muster's NVML plugin; "": there is none for this host
-	plugin  *orders.Plugin // a site's own; nil: NVML, else nvidia-smi
-	program string         // whose torch is looked for, for commands that only look
+	none    bool            // the job uses no device: nothing is looked at
+	choose  bool            // devices are going to be claimed
+	nvml    string          // path of muster's NVML plugin; "": there is none for this host
+	plugin  *message.Plugin // a site's own; nil: NVML, else nvidia-smi
+	program string          // whose torch is looked for, for commands that only look
 	workdir string
 	names   []string // variables of the host that the job file refers to
 	turn    *os.File // held from the look until devices are claimed
@@ -47,7 +47,7 @@ func lookFlags(flags *flag.FlagSet) *look {
 		return nil
 	})
 	flags.Func("plugin", "a site's own plugin, as JSON", func(text string) error {
-		l.plugin = &orders.Plugin{}
+		l.plugin = &message.Plugin{}
 		return json.Unmarshal([]byte(text), l.plugin)
 	})
 	return l
@@ -66,7 +66,7 @@ func (l *look) args() []string {
 		args = append(args, "-name", name)
 	}
 	if l.plugin != nil {
-		args = append(args, "-plugin", string(orders.Encode(l.plugin)))
+		args = append(args, "-plugin", string(message.Encode(l.plugin)))
 	}
 	return args
 }
@@ -122,12 +122,12 @@ func (l *look) awaitTurn(run string) {
 func (l *look) facts(host facts.Host, here place, starter external.Starter) facts.Host {
 	host.Devices = l.devices(here, starter, host.CPUs.Allowed)
 	names := l.names
-	if host.Devices != nil && host.Devices.GPUs != nil && host.Devices.Visibility.Variable != "" {
+	if host.Devices != nil && host.Devices.Inventory != nil && host.Devices.Visibility.Variable != "" {
 		names = append(slices.Clone(names), host.Devices.Visibility.Variable)
 	}
 	environ := hostEnviron(os.Environ())
 	host.Environ = facts.Telling(environ, names)
-	if host.Devices != nil && host.Devices.GPUs != nil {
+	if host.Devices != nil && host.Devices.Inventory != nil {
 		host.MPS = facts.LookForMPS("", environ)
 	}
 	return host
@@ -190,7 +190,7 @@ func (p place) plugin(program external.Program) external.Program {
 const smiCommand = "nvidia-smi"
 
 // Probe returns the first answer. Why there was none before is among its notes.
-func (p prober) Probe(ctx context.Context) (*plugins.GPUs, error) {
+func (p prober) Probe(ctx context.Context) (*gpu.Inventory, error) {
 	var failed []error
 	for _, one := range p {
 		found, err := one.Probe(ctx)

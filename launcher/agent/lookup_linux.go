@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/launcher/rundir"
 )
@@ -39,16 +39,16 @@ func lookupMain(_, args []string) error {
 	if err != nil {
 		return err
 	}
-	found := orders.Lookup{}
+	found := message.Lookup{}
 	if dir != "" {
 		found = lookup(dir)
 	}
-	_, err = os.Stdout.Write(append(orders.Encode(found), '\n'))
+	_, err = os.Stdout.Write(append(message.Encode(found), '\n'))
 	return err
 }
 
-func lookup(dir string) orders.Lookup {
-	found := orders.Lookup{Known: true}
+func lookup(dir string) message.Lookup {
+	found := message.Lookup{Known: true}
 	socket, _ := os.ReadFile(filepath.Join(dir, controlFile))
 	if conn, err := dialUnix(string(socket)); err == nil && len(socket) > 0 {
 		conn.Close()
@@ -65,9 +65,9 @@ func lookup(dir string) orders.Lookup {
 }
 
 // observedBeside is what the coordinator with that control socket has heard of ranks.
-func observedBeside(socket string) *orders.Observed {
+func observedBeside(socket string) *message.Observed {
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(socket), rundir.Observed))
-	var found orders.Observed
+	var found message.Observed
 	if err != nil || json.Unmarshal(text, &found) != nil {
 		return nil // nothing has been told yet
 	}
@@ -91,7 +91,7 @@ func findState(run, file string) (string, error) {
 	return filepath.Dir(all[0]), nil
 }
 
-// outputMain prints what ranks of this host have written, as lines of orders.Output.
+// outputMain prints what ranks of this host have written, as lines of message.Output.
 func outputMain(_, args []string) error {
 	flags := flag.NewFlagSet("output", flag.ContinueOnError)
 	run := flags.String("run", "", "id of the run")
@@ -119,7 +119,7 @@ func printOutput(run string, attempt, rank int, from int64) error {
 		return err
 	}
 	path := ranklog.Path(dir, attempt, rank)
-	if from == orders.FromTail {
+	if from == message.FromTail {
 		from = ranklog.TailStart(path)
 	}
 	reader, err := ranklog.Open(path, from)
@@ -132,11 +132,11 @@ func printOutput(run string, attempt, rank int, from int64) error {
 		if err != nil {
 			break // the end for now
 		}
-		line := append(orders.Encode(orders.Output{Rank: rank, Lane: uint32(segment.Lane), Data: segment.Data}), '\n')
+		line := append(message.Encode(message.Output{Rank: rank, Lane: uint32(segment.Lane), Data: segment.Data}), '\n')
 		if _, err := os.Stdout.Write(line); err != nil {
 			return err
 		}
 	}
-	_, err = os.Stdout.Write(append(orders.Encode(orders.Output{Rank: rank, End: true}), '\n'))
+	_, err = os.Stdout.Write(append(message.Encode(message.Output{Rank: rank, End: true}), '\n'))
 	return err
 }

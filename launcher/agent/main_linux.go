@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/software"
 	"github.com/muster-dev/muster/launcher/version"
@@ -128,7 +128,7 @@ func factsMain(prefix, args []string) error {
 		return err
 	}
 	host := look.facts(facts.Gather(""), place{prefix: prefix}, external.Children{})
-	hello := &orders.Hello{Version: version.String(), Facts: host}
+	hello := &message.Hello{Version: version.String(), Facts: host}
 	env := hostEnviron(os.Environ())
 	if look.program != "" {
 		workdir, err := findWorkdir(look.workdir, host.Home)
@@ -142,7 +142,7 @@ func factsMain(prefix, args []string) error {
 		hello.Environment = env
 	}
 	hello.Clock = clock()
-	_, err := os.Stdout.Write(append(orders.Encode(orders.FromAgent{Hello: hello}), '\n'))
+	_, err := os.Stdout.Write(append(message.Encode(message.FromAgent{Hello: hello}), '\n'))
 	return err
 }
 

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/mps"
-	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/rundir"
 )
@@ -34,7 +34,7 @@ func mpsMain(_, args []string) error {
 	if *stop {
 		l.stop()
 	}
-	_, err = os.Stdout.Write(append(orders.Encode(l.there), '\n'))
+	_, err = os.Stdout.Write(append(message.Encode(l.there), '\n'))
 	return err
 }
 

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/mps"
-	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/rundir"
 )
@@ -47,7 +47,7 @@ type mpsHost struct {
 
 // mpsDaemon is one of them.
 type mpsDaemon struct {
-	orders.MPSDaemon
+	message.MPSDaemon
 	pipe, log string
 	control   mps.Control
 	process   *keptPlugin // nil: it was there already
@@ -65,8 +65,8 @@ type mpsDaemon struct {
 const endingWords = "the run is ending"
 
 // serve carries out a Serve. It runs beside the agent's loop.
-func (a *agent) serve(o *orders.Serve) *orders.Served {
-	news := &orders.Served{Number: o.Number, Folders: map[string]orders.MPSFolders{}}
+func (a *agent) serve(o *message.Serve) *message.Served {
+	news := &message.Served{Number: o.Number, Folders: map[string]message.MPSFolders{}}
 	ctx, done, ok := a.mps.begin()
 	if !ok {
 		news.Error = endingWords
@@ -90,7 +90,7 @@ func (a *agent) serve(o *orders.Serve) *orders.Served {
 				news.Error, news.Log = fmt.Sprintf("MPS for %s: %v", wanted.Name, err), d.log
 				news.Tail = []byte(strings.Join(d.lines(), "\n"))
 			}
-			news.Folders[wanted.Device] = orders.MPSFolders{Pipe: d.pipe, Log: d.log, PID: d.id.PID}
+			news.Folders[wanted.Device] = message.MPSFolders{Pipe: d.pipe, Log: d.log, PID: d.id.PID}
 		})
 	}
 	all.Wait()
@@ -99,7 +99,7 @@ func (a *agent) serve(o *orders.Serve) *orders.Served {
 
 // daemonFor has a daemon for a device: the one of the attempt before if it is well, else a
 // new one. The daemon is never nil.
-func (a *agent) daemonFor(ctx context.Context, o *orders.Serve, number int, wanted orders.MPSDaemon) (*mpsDaemon, error) {
+func (a *agent) daemonFor(ctx context.Context, o *message.Serve, number int, wanted message.MPSDaemon) (*mpsDaemon, error) {
 	if d := a.mps.of(wanted.Device); d != nil {
 		if d.isWell(ctx) {
 			return d, nil

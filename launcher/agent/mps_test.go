@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 )
 
 // Two daemons of a host may be lost at once, for each of which the host is asked to serve.
@@ -25,7 +25,7 @@ func TestOrdersToServeAtOnceMakeOneDaemonForADevice(t *testing.T) {
 	var all sync.WaitGroup
 	for number := range 3 {
 		all.Go(func() {
-			o := &orders.Serve{Number: number, Program: program, Daemons: []orders.MPSDaemon{{Device: "GPU-a", Name: "GPU 0", Existing: t.TempDir()}}}
+			o := &message.Serve{Number: number, Program: program, Daemons: []message.MPSDaemon{{Device: "GPU-a", Name: "GPU 0", Existing: t.TempDir()}}}
 			if s := a.serve(o); s.Error != "" {
 				t.Error(s.Error)
 			}

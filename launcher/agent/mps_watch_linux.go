@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/mps"
-	"github.com/muster-dev/muster/launcher/orders"
 )
 
 // How often it is looked whether daemons and servers live: at their processes and logs often,
@@ -180,15 +180,15 @@ func (a *agent) loseMPS(d *mpsDaemon, why mpsTrouble) {
 			w.stop(0, true)
 		}
 	}
-	a.tell(orders.News{MPSLost: &orders.MPSLost{
+	a.tell(message.Update{MPSLost: &message.MPSLost{
 		Attempt: a.attempt, Device: d.Device, Fault: why.fault, Message: why.message, Locals: d.Locals, Lines: d.lines(), Log: d.log,
 	}})
 }
 
 // look asks all daemons for their clients.
-func (h *mpsHost) look(ctx context.Context) []orders.MPSSight {
+func (h *mpsHost) look(ctx context.Context) []message.MPSSight {
 	daemons := h.daemons()
-	all := make([]orders.MPSSight, len(daemons))
+	all := make([]message.MPSSight, len(daemons))
 	var looks sync.WaitGroup
 	for i, d := range daemons {
 		looks.Go(func() { all[i] = d.look(ctx) })
@@ -197,10 +197,10 @@ func (h *mpsHost) look(ctx context.Context) []orders.MPSSight {
 	return all
 }
 
-func (d *mpsDaemon) look(ctx context.Context) orders.MPSSight {
+func (d *mpsDaemon) look(ctx context.Context) message.MPSSight {
 	ctx, cancel := context.WithTimeout(ctx, mpsAnswerWait)
 	defer cancel()
-	seen := orders.MPSSight{Device: d.Device, Clients: map[int]int{}}
+	seen := message.MPSSight{Device: d.Device, Clients: map[int]int{}}
 	servers, err := d.control.Servers(ctx)
 	if err == nil {
 		d.see(servers)
@@ -210,7 +210,7 @@ func (d *mpsDaemon) look(ctx context.Context) orders.MPSSight {
 		clients, asked := d.control.Clients(ctx, server)
 		err = errors.Join(err, asked)
 		for _, pid := range clients {
-			seen.Clients[pid] = orders.Nobodys
+			seen.Clients[pid] = message.Nobodys
 		}
 	}
 	if err != nil {
@@ -229,7 +229,7 @@ func (d *mpsDaemon) knownServers() []int {
 }
 
 // fillMPS finds out which ranks the clients are.
-func (a *agent) fillMPS(seen *orders.Sight, told []orders.MPSSight) {
+func (a *agent) fillMPS(seen *message.Sight, told []message.MPSSight) {
 	if len(told) == 0 {
 		return
 	}

@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/observe/hook"
-	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/rundir"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -49,10 +49,10 @@ type observer struct {
 }
 
 // openObserver makes a rank's socket. A worker runs without it too.
-func (a *agent) openObserver(order *orders.Start, rank int) *observer {
+func (a *agent) openObserver(order *message.Start, rank int) *observer {
 	o, err := newObserver(filepath.Join(a.socketDir, rundir.ObserveSockets), order.Attempt, rank)
 	if err != nil {
-		a.tell(orders.News{Warning: &orders.Warning{Rank: rank, Message: fmt.Sprintf("the worker cannot tell of its progress (%s): %v", socketVariable, err)}})
+		a.tell(message.Update{Warning: &message.Warning{Rank: rank, Message: fmt.Sprintf("the worker cannot tell of its progress (%s): %v", socketVariable, err)}})
 		return nil
 	}
 	return o
@@ -215,14 +215,14 @@ func (a *agent) tellObserved(now rendezvous.Instant) {
 		return
 	}
 	a.observed.told = now
-	news := orders.Observed{Ranks: map[int]orders.RankObserved{}}
+	news := message.Observed{Ranks: map[int]message.RankObserved{}}
 	for rank, w := range a.workers {
 		if latest := w.observer.news(); latest != nil {
-			news.Ranks[rank] = orders.RankObserved{Attempt: w.attempt, Latest: latest}
+			news.Ranks[rank] = message.RankObserved{Attempt: w.attempt, Latest: latest}
 		}
 	}
 	if len(news.Ranks) > 0 {
-		a.tell(orders.News{Observed: &news})
+		a.tell(message.Update{Observed: &news})
 	}
 	a.warnOfUnseen(now)
 }
@@ -245,7 +245,7 @@ func (a *agent) warnOfUnseen(now rendezvous.Instant) {
 		return
 	}
 	a.observed.unseenSaid = true
-	a.tell(orders.News{Warning: &orders.Warning{Rank: -1, Message: fmt.Sprintf(
+	a.tell(message.Update{Warning: &message.Warning{Rank: -1, Message: fmt.Sprintf(
 		"observe { torch = true } shows nothing of rank %s: no Python with muster's hook has started there; python -S, -I and -E leave it out, and so does a PYTHONPATH that the command sets anew",
 		strings.Join(unseen, ", "))}})
 }
@@ -261,7 +261,7 @@ func (o *observer) seen() bool {
 }
 
 // observeBy puts into a worker's own variables by what it tells of itself.
-func (a *agent) observeBy(own map[string]string, order *orders.Start, r orders.RankStart, o *observer) {
+func (a *agent) observeBy(own map[string]string, order *message.Start, r message.RankStart, o *observer) {
 	if o == nil {
 		return
 	}
@@ -286,7 +286,7 @@ func (a *agent) writeHook() bool {
 	a.observed.hook.Do(func() {
 		err := hook.Write(filepath.Join(a.socketDir, rundir.Hook))
 		if a.observed.hooked = err == nil; err != nil {
-			a.tell(orders.News{Warning: &orders.Warning{Rank: -1, Message: fmt.Sprintf("observe { torch = true } has no effect: %v", err)}})
+			a.tell(message.Update{Warning: &message.Warning{Rank: -1, Message: fmt.Sprintf("observe { torch = true } has no effect: %v", err)}})
 		}
 	})
 	return a.observed.hooked

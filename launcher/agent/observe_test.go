@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/observe"
-	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -214,13 +214,13 @@ func TestTheHookStandsFirstInThePathThatTheWorkerWouldHave(t *testing.T) {
 		"set to empty": {map[string]string{"PYTHONPATH": ""}, dir + "/py"},
 	} {
 		own := map[string]string{}
-		a.observeBy(own, &orders.Start{Attempt: 2, Observe: orders.Observe{Torch: true, Snapshot: true}}, orders.RankStart{Rank: 3, Env: c.env}, o)
+		a.observeBy(own, &message.Start{Attempt: 2, Observe: message.Observe{Torch: true, Snapshot: true}}, message.RankStart{Rank: 3, Env: c.env}, o)
 		if own["PYTHONPATH"] != c.want || own["MUSTER_SOCKET"] != o.path || own["MUSTER_TORCH_SNAPSHOT"] != "/state/attempt-2/rank-3" {
 			t.Errorf("%s: %v", name, own)
 		}
 	}
 	own := map[string]string{}
-	a.observeBy(own, &orders.Start{}, orders.RankStart{}, o)
+	a.observeBy(own, &message.Start{}, message.RankStart{}, o)
 	if len(own) != 1 || own["MUSTER_SOCKET"] != o.path {
 		t.Errorf("without observe: %v", own)
 	}

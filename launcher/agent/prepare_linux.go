@@ -13,7 +13,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/claim"
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/rundir"
 	"github.com/muster-dev/muster/launcher/software"
@@ -23,12 +23,12 @@ import (
 type prepared struct {
 	workdir string
 	base    map[string]string // the environment that workers start from
-	news    orders.Prepared
+	news    message.Prepared
 }
 
 // prepare looks up the work folder, runs setup and finds the command. It runs beside
 // the agent's loop and touches none of its state.
-func (a *agent) prepare(order *orders.Prepare) prepared {
+func (a *agent) prepare(order *message.Prepare) prepared {
 	p := prepared{base: hostEnviron(os.Environ())}
 	if err := a.claim(order, &p.news); err != nil {
 		p.news.Error = err.Error()
@@ -68,7 +68,7 @@ func (p *prepared) warnOfVisibility(before map[string]string) {
 }
 
 // claim takes the run's devices, first of all: other launches wait for that.
-func (a *agent) claim(order *orders.Prepare, news *orders.Prepared) error {
+func (a *agent) claim(order *message.Prepare, news *message.Prepared) error {
 	defer a.look.chosen()
 	for _, uuid := range order.Devices {
 		claimed, err := claim.Device(uuid, a.place.run)
@@ -123,9 +123,9 @@ case $? in 0) "${muster_dump[@]}"; muster_dump=(:) ;; *) exit ;; esac
 `
 
 // runSetup runs setup in bash and returns the environment that it leaves behind.
-func (a *agent) runSetup(text, workdir string, base map[string]string) (map[string]string, orders.Prepared) {
-	fail := func(format string, args ...any) (map[string]string, orders.Prepared) {
-		return nil, orders.Prepared{Error: "setup: " + fmt.Sprintf(format, args...)}
+func (a *agent) runSetup(text, workdir string, base map[string]string) (map[string]string, message.Prepared) {
+	fail := func(format string, args ...any) (map[string]string, message.Prepared) {
+		return nil, message.Prepared{Error: "setup: " + fmt.Sprintf(format, args...)}
 	}
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -152,15 +152,15 @@ func (a *agent) runSetup(text, workdir string, base map[string]string) (map[stri
 		return fail("%v", err)
 	}
 	awaitPatiently(child.Done, setupPatience, func(passed time.Duration) {
-		message := fmt.Sprintf("setup has not ended for %v", passed)
+		text := fmt.Sprintf("setup has not ended for %v", passed)
 		if last := lastLine(endOf(logPath)); last != "" {
-			message += ": its last line is: " + last
+			text += ": its last line is: " + last
 		}
 		a.post(func() {
-			a.tell(orders.News{Warning: &orders.Warning{Rank: -1, Message: message + " (all of it: " + logPath + ")"}})
+			a.tell(message.Update{Warning: &message.Warning{Rank: -1, Message: text + " (all of it: " + logPath + ")"}})
 		})
 	})
-	result := orders.Prepared{Code: child.Exit().Code, Output: endOf(logPath), Log: logPath}
+	result := message.Prepared{Code: child.Exit().Code, Output: endOf(logPath), Log: logPath}
 	if exit := child.Exit(); exit != (proc.Exit{}) {
 		result.Error = fmt.Sprintf("setup ended with %s", exit)
 		return nil, result

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/launcher/sampling"
 )
@@ -35,7 +35,7 @@ func samplesMain(_, args []string) error {
 	}
 	out := bufio.NewWriter(os.Stdout)
 	for _, line := range series.Lines() {
-		if _, err := out.Write(append(orders.Encode(line), '\n')); err != nil {
+		if _, err := out.Write(append(message.Encode(line), '\n')); err != nil {
 			return err
 		}
 	}

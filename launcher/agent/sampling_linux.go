@@ -5,18 +5,18 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/launcher/sampling"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
 // sample begins to measure the ranks of an order, or adds them to those that are measured
 // where each starts alone. devices answers for theirs; nil: none has one, or somebody
 // answers already.
-func (a *agent) sample(o *orders.Start, devices prober) {
+func (a *agent) sample(o *message.Start, devices prober) {
 	ranks := a.startedIn(o)
 	if o.Alone && a.measures {
 		a.sampler.Add(ranks)
@@ -35,7 +35,7 @@ func (a *agent) sample(o *orders.Start, devices prober) {
 
 // startedIn are those ranks of an order that could be started: of the others no end follows
 // that would take them out again.
-func (a *agent) startedIn(o *orders.Start) (ranks []sampling.Rank) {
+func (a *agent) startedIn(o *message.Start) (ranks []sampling.Rank) {
 	for _, r := range o.Ranks {
 		w := a.workers[r.Rank]
 		if w == nil || w.attempt != o.Attempt {
@@ -63,10 +63,10 @@ func (a *agent) ownersAmong(ctx context.Context, all []proc.Stat) (map[int]sampl
 }
 
 // tellSamples tells the coordinator.
-func (a *agent) tellSamples(ctx context.Context, digest *samples.Digest, pulses *orders.Pulses) {
+func (a *agent) tellSamples(ctx context.Context, digest *samples.Digest, pulses *message.Pulses) {
 	a.postUntil(ctx, func() {
-		a.tell(orders.News{Samples: digest})
-		a.tell(orders.News{Pulses: pulses})
+		a.tell(message.Update{Samples: digest})
+		a.tell(message.Update{Pulses: pulses})
 	})
 }
 
@@ -95,24 +95,24 @@ func (a *agent) closeSamples() {
 }
 
 // warnOfSamples tells what the file of samples has to say.
-func (a *agent) warnOfSamples(ctx context.Context, message string) {
-	a.postUntil(ctx, func() { a.tell(orders.News{Warning: &orders.Warning{Rank: -1, Message: message}}) })
+func (a *agent) warnOfSamples(ctx context.Context, text string) {
+	a.postUntil(ctx, func() { a.tell(message.Update{Warning: &message.Warning{Rank: -1, Message: text}}) })
 }
 
 // heldBefore is who held the devices just before a worker's end; nil where that is not known.
-func (a *agent) heldBefore(w *worker, end rendezvous.Instant) *orders.Sight {
+func (a *agent) heldBefore(w *worker, end rendezvous.Instant) *message.Sight {
 	k := a.sampler.Before(w.rank, end)
 	if k == nil {
 		return nil
 	}
-	seen := &orders.Sight{Attempt: w.attempt}
+	seen := &message.Sight{Attempt: w.attempt}
 	a.fillSight(seen, k.GPUs.Probed(), k.Owners)
 	return seen
 }
 
 // sample asks one plugin after the other, as Probe does. That one tells no samples is only
 // said where no other does.
-func (p prober) sample(ctx context.Context) (*plugins.GPUSamples, error) {
+func (p prober) sample(ctx context.Context) (*gpu.Samples, error) {
 	ctx, cancel := context.WithTimeout(ctx, sightLimit)
 	defer cancel()
 	var failed []error

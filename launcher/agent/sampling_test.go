@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/launcher/testbed/hungdisk"
 )
@@ -60,7 +60,7 @@ func TestWhatARankHasWrittenIsKnownWhileItsLogHangs(t *testing.T) {
 // A task that could not be started must not stand in its place's way.
 func TestARankThatCouldNotBeStartedIsNotMeasured(t *testing.T) {
 	a := &agent{workers: map[int]*worker{7: {rank: 7, attempt: 1}, 8: {rank: 8}}}
-	started := a.startedIn(&orders.Start{Attempt: 1, Ranks: []orders.RankStart{{Rank: 6}, {Rank: 7}, {Rank: 8}}})
+	started := a.startedIn(&message.Start{Attempt: 1, Ranks: []message.RankStart{{Rank: 6}, {Rank: 7}, {Rank: 8}}})
 	if len(started) != 1 || started[0].Rank != 7 || started[0].Attempt != 1 {
 		t.Errorf("%+v", started)
 	}

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/sampling"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -40,8 +40,8 @@ type sight struct {
 
 // looked is what a look has shown.
 type looked struct {
-	seen  *orders.Sight // nil: there was none
-	found *plugins.GPUs
+	seen  *message.Sight // nil: there was none
+	found *gpu.Inventory
 	ended rendezvous.Instant
 }
 
@@ -64,7 +64,7 @@ func (s *sight) before(at rendezvous.Instant) looked {
 
 // watchDevices begins to watch the devices of an attempt, where its ranks have some. What
 // is watched already goes on where ranks join those that run.
-func (a *agent) watchDevices(o *orders.Start) {
+func (a *agent) watchDevices(o *message.Start) {
 	if o.Alone && a.sight.stop != nil {
 		a.sight.newest.Store(time.Now().UnixNano())
 		a.sample(o, nil)
@@ -112,7 +112,7 @@ func (a *agent) watchDevices(o *orders.Start) {
 
 // lookOnce answers the coordinator's question, beside the loop. While workers run who
 // watches their devices answers, since each plugin that is started opens the driver anew.
-func (a *agent) lookOnce(o *orders.Look) {
+func (a *agent) lookOnce(o *message.Look) {
 	prober, watched := a.sight.prober, a.sight.stop != nil
 	if !watched {
 		prober = a.look.prober(a.place, a.plugins)
@@ -126,19 +126,19 @@ func (a *agent) lookOnce(o *orders.Look) {
 		a.post(func() {
 			seen := a.sightOf(a.attempt, found, served, err)
 			seen.Asked = o.Number
-			a.tell(orders.News{Sight: seen})
+			a.tell(message.Update{Sight: seen})
 		})
 	}()
 }
 
-func probeWithin(ctx context.Context, p prober, limit time.Duration) (*plugins.GPUs, error) {
+func probeWithin(ctx context.Context, p prober, limit time.Duration) (*gpu.Inventory, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return p.Probe(ctx)
 }
 
 // tellSight tells the coordinator what was seen, where it is new.
-func (a *agent) tellSight(attempt int, found *plugins.GPUs, served []orders.MPSSight, err error, ended rendezvous.Instant) {
+func (a *agent) tellSight(attempt int, found *gpu.Inventory, served []message.MPSSight, err error, ended rendezvous.Instant) {
 	if attempt != a.attempt || a.sight.stop == nil {
 		return // of an earlier attempt, or too late
 	}
@@ -147,28 +147,28 @@ func (a *agent) tellSight(attempt int, found *plugins.GPUs, served []orders.MPSS
 		a.sight.looks = [2]looked{{seen, found, ended}, a.sight.looks[0]}
 		a.noteHealth(found, ended)
 	}
-	text := orders.Encode(seen.Steady())
+	text := message.Encode(seen.Steady())
 	if bytes.Equal(text, a.sight.told) && time.Since(a.sight.toldAt) < sightRepeated {
 		return
 	}
 	a.sight.told, a.sight.toldAt = text, time.Now()
-	a.tell(orders.News{Sight: seen})
+	a.tell(message.Update{Sight: seen})
 }
 
 // noteHealth takes from a look what counts before, and tells of GPUs that are lost.
-func (a *agent) noteHealth(found *plugins.GPUs, at rendezvous.Instant) {
+func (a *agent) noteHealth(found *gpu.Inventory, at rendezvous.Instant) {
 	if a.sight.ecc == nil {
 		a.sight.ecc = uncorrected(found)
 	}
 	for _, g := range found.GPUs {
-		if g.State == plugins.StateLost {
-			a.report(plugins.Event{Kind: plugins.EventLost, UUID: g.UUID, PCI: g.PCI, Text: g.Why["state"]}, at)
+		if g.State == gpu.StateLost {
+			a.report(gpu.Event{Kind: gpu.EventLost, UUID: g.UUID, PCI: g.PCI, Text: g.Why["state"]}, at)
 		}
 	}
 }
 
 // uncorrected are the GPUs' counts of errors of memory since the driver was loaded.
-func uncorrected(found *plugins.GPUs) map[string]uint64 {
+func uncorrected(found *gpu.Inventory) map[string]uint64 {
 	counts := map[string]uint64{}
 	for _, g := range found.GPUs {
 		if g.ECC.Volatile != nil {
@@ -178,8 +178,8 @@ func uncorrected(found *plugins.GPUs) map[string]uint64 {
 	return counts
 }
 
-func (a *agent) sightOf(attempt int, found *plugins.GPUs, served []orders.MPSSight, err error) *orders.Sight {
-	seen := &orders.Sight{Attempt: attempt}
+func (a *agent) sightOf(attempt int, found *gpu.Inventory, served []message.MPSSight, err error) *message.Sight {
+	seen := &message.Sight{Attempt: attempt}
 	if err != nil {
 		seen.Error = err.Error()
 	} else {
@@ -190,7 +190,7 @@ func (a *agent) sightOf(attempt int, found *plugins.GPUs, served []orders.MPSSig
 }
 
 // fillSight finds out whose the processes on the devices are.
-func (a *agent) fillSight(seen *orders.Sight, found *plugins.GPUs, rankOf map[int]sampling.Owner) {
+func (a *agent) fillSight(seen *message.Sight, found *gpu.Inventory, rankOf map[int]sampling.Owner) {
 	users := facts.Owners("", found.GPUs)
 	seen.Used = map[string]uint64{}
 	ours := 0
@@ -199,7 +199,7 @@ func (a *agent) fillSight(seen *orders.Sight, found *plugins.GPUs, rankOf map[in
 			seen.Used[g.UUID] = *g.Memory.Used
 		}
 		for _, p := range g.Processes {
-			h := orders.Held{UUID: g.DeviceOf(p), PID: p.PID, Rank: orders.Nobodys, Kind: p.Kind, Bytes: p.Memory, Command: p.Name}
+			h := message.Held{UUID: g.DeviceOf(p), PID: p.PID, Rank: message.Nobodys, Kind: p.Kind, Bytes: p.Memory, Command: p.Name}
 			owner, known := rankOf[p.PID]
 			if !known && users[p.PID] == "" { // gone, or going
 				owner, known = a.sight.owners[p.PID]

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/launcher/sampling"
@@ -37,7 +37,7 @@ const (
 
 // recorderEnv has torch's flight recorder listen in the folder of sockets, and write beside
 // the rank's output.
-func (a *agent) recorderEnv(o *orders.Start) map[string]string {
+func (a *agent) recorderEnv(o *message.Start) map[string]string {
 	if !o.Recorder {
 		return nil
 	}
@@ -58,7 +58,7 @@ type subject struct {
 }
 
 // takeStacks finds out where ranks are, beside the loop and within bounds.
-func (a *agent) takeStacks(o *orders.Stacks) {
+func (a *agent) takeStacks(o *message.Stacks) {
 	var subjects []subject
 	others := a.ranksOf(proc.All())
 	for _, rank := range o.Ranks {
@@ -74,7 +74,7 @@ func (a *agent) takeStacks(o *orders.Stacks) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), stacksLimit)
 		defer cancel()
-		taken := &orders.StacksTaken{Number: o.Number, Ranks: map[int]orders.RankStack{}}
+		taken := &message.StacksTaken{Number: o.Number, Ranks: map[int]message.RankStack{}}
 		var mu sync.Mutex
 		var all sync.WaitGroup
 		for _, s := range subjects {
@@ -86,7 +86,7 @@ func (a *agent) takeStacks(o *orders.Stacks) {
 			})
 		}
 		all.Wait()
-		a.post(func() { a.tell(orders.News{Stacks: taken}) })
+		a.post(func() { a.tell(message.Update{Stacks: taken}) })
 	}()
 }
 
@@ -132,8 +132,8 @@ func (a *agent) findSpy(subjects []subject) string {
 	return ""
 }
 
-func (a *agent) stackOf(ctx context.Context, s subject, spy string, o *orders.Stacks) orders.RankStack {
-	found := orders.RankStack{PID: s.pid, State: kernelState(s.pid)}
+func (a *agent) stackOf(ctx context.Context, s subject, spy string, o *message.Stacks) message.RankStack {
+	found := message.RankStack{PID: s.pid, State: kernelState(s.pid)}
 	written, _ := within(diskWait, func() (all writings) {
 		all.stdout, _ = ranklog.Tail(s.log.Path(), ranklog.Stdout, tailSize)
 		all.stderr, _ = ranklog.Tail(s.log.Path(), ranklog.Stderr, tailSize)
@@ -256,7 +256,7 @@ func kernelState(pid int) string {
 }
 
 // keepStack writes a stack beside the rank's output; "" where it cannot.
-func keepStack(s subject, found orders.RankStack) string {
+func keepStack(s subject, found message.RankStack) string {
 	path := filepath.Join(filepath.Dir(s.log.Path()), fmt.Sprintf("rank-%d.stacks", s.rank))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

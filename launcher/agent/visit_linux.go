@@ -8,19 +8,19 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
 // open opens a door for the other hosts, which stays open until the agent ends.
-func (a *agent) open(o *orders.Open) {
+func (a *agent) open(o *message.Open) {
 	listener, err := listenWithin(o.First, o.Last)
 	if err != nil {
-		a.tell(orders.News{Opened: &orders.Opened{Error: err.Error()}})
+		a.tell(message.Update{Opened: &message.Opened{Error: err.Error()}})
 		return
 	}
 	a.door = rendezvous.OpenDoor(a.identity, o.Pins, listener)
-	a.tell(orders.News{Opened: &orders.Opened{Port: a.door.Port()}})
+	a.tell(message.Update{Opened: &message.Opened{Port: a.door.Port()}})
 }
 
 // listenWithin listens on a port of the range.
@@ -38,7 +38,7 @@ func listenWithin(first, last int) (net.Listener, error) {
 }
 
 // visit visits the other hosts, all at once, beside the loop.
-func (a *agent) visit(o *orders.Visit) {
+func (a *agent) visit(o *message.Visit) {
 	go func() {
 		results := make([]rendezvous.Visit, len(o.Peers))
 		var all sync.WaitGroup
@@ -46,10 +46,10 @@ func (a *agent) visit(o *orders.Visit) {
 			all.Go(func() { results[i] = rendezvous.VisitPeer(context.Background(), a.identity, p.Pin, p.Addr) })
 		}
 		all.Wait()
-		visited := &orders.Visited{}
+		visited := &message.Visited{}
 		for i, p := range o.Peers {
-			visited.Results = append(visited.Results, orders.VisitOf{Host: p.Host, Visit: results[i]})
+			visited.Results = append(visited.Results, message.VisitOf{Host: p.Host, Visit: results[i]})
 		}
-		a.post(func() { a.tell(orders.News{Visited: visited}) })
+		a.post(func() { a.tell(message.Update{Visited: visited}) })
 	}()
 }

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/rendezvous"
@@ -54,7 +54,7 @@ type worker struct {
 
 // startWorker starts a rank. The keeper gets copies of its pipes first, so that
 // its output is safe whatever happens to this process.
-func (a *agent) startWorker(order *orders.Start, r orders.RankStart) (*worker, error) {
+func (a *agent) startWorker(order *message.Start, r message.RankStart) (*worker, error) {
 	path := ranklog.Path(a.stateDir, order.Attempt, r.Rank)
 	log, err := ranklog.Create(path)
 	if err != nil {
@@ -76,7 +76,7 @@ func (a *agent) startWorker(order *orders.Start, r orders.RankStart) (*worker, e
 	}
 	if why := w.child.MemoryPolicy; why != nil && !a.policySaid {
 		a.policySaid = true
-		a.tell(orders.News{Warning: &orders.Warning{Rank: -1, Message: fmt.Sprintf("ranks are bound to their CPUs, but the kernel does not let them %v", why)}})
+		a.tell(message.Update{Warning: &message.Warning{Rank: -1, Message: fmt.Sprintf("ranks are bound to their CPUs, but the kernel does not let them %v", why)}})
 	}
 	w.began = rendezvous.Now()
 	w.observer.begin(w, order.Observe.Torch)
@@ -112,7 +112,7 @@ func (a *agent) openPipes(w *worker) (ends []*os.File, err error) {
 	return ends, nil
 }
 
-func (a *agent) spawn(order *orders.Start, r orders.RankStart, ends []*os.File, o *observer) (*proc.Child, error) {
+func (a *agent) spawn(order *message.Start, r message.RankStart, ends []*os.File, o *observer) (*proc.Child, error) {
 	own := map[string]string{
 		"PWD":                     a.workdir,
 		"TORCHELASTIC_ERROR_FILE": filepath.Join(a.stateDir, fmt.Sprintf("attempt-%d", order.Attempt), fmt.Sprintf("rank-%d.error.json", r.Rank)),
@@ -269,8 +269,8 @@ func (w *worker) signalAll(others []proc.Stat, signal unix.Signal) {
 }
 
 // outcome is the news of a worker's end.
-func (w *worker) outcome(cut bool, left []proc.Stat) *orders.Ended {
-	e := &orders.Ended{Attempt: w.attempt, Rank: w.rank, Log: w.log.Path(), Cut: cut}
+func (w *worker) outcome(cut bool, left []proc.Stat) *message.Ended {
+	e := &message.Ended{Attempt: w.attempt, Rank: w.rank, Log: w.log.Path(), Cut: cut}
 	if w.leaderDone {
 		exit := w.child.Exit()
 		e.Code = exit.Code

@@ -23,7 +23,7 @@ const (
 
 var rules = []rule{
 	{
-		from: []string{"cmd/muster-agent", "launcher/agent", "launcher/proc", "launcher/ranklog", "launcher/orders"},
+		from: []string{"cmd/muster-agent", "launcher/agent", "launcher/proc", "launcher/ranklog", "launcher/message"},
 		not: []string{hcl, cty, cli, ssh, nvml, term, "launcher", "launcher/config", "launcher/remote/...", "launcher/plan",
 			"launcher/coordinator/...", "launcher/event", "launcher/report", "launcher/view", "launcher/testbed/...",
 			"launcher/check/...", "launcher/failure/...", "launcher/nccl", "launcher/allocator", "launcher/memory"},
@@ -55,13 +55,13 @@ var rules = []rule{
 	{
 		from: []string{"launcher/config"},
 		not: []string{"launcher", "launcher/facts", "launcher/plan", "launcher/remote/...", "launcher/agent", "launcher/coordinator/...",
-			"launcher/view", "launcher/proc", "launcher/orders", "rendezvous/...", ssh, grpc, nvml, cli, term, "os/exec"},
+			"launcher/view", "launcher/proc", "launcher/message", "rendezvous/...", ssh, grpc, nvml, cli, term, "os/exec"},
 		why: "a job file is read on any machine, before any host is contacted and without starting a process",
 	},
 	{
 		from: []string{"launcher/remote/..."},
 		not: []string{"launcher", "launcher/config", "launcher/facts", "launcher/plan", "launcher/agent", "launcher/coordinator/...",
-			"launcher/view", "launcher/orders", "launcher/event", "launcher/report", "rendezvous/...", hcl, cty, cli, grpc},
+			"launcher/view", "launcher/message", "launcher/event", "launcher/report", "rendezvous/...", hcl, cty, cli, grpc},
 		why: "remote is a host that things can be run on; jobs and ranks mean nothing to it",
 	},
 	{
@@ -138,7 +138,7 @@ var rules = []rule{
 	},
 	{
 		from:   []string{"cmd/muster", "cmd/muster-agent"},
-		not:    []string{hcl, cty, ssh, grpc, nvml, "net", "os/exec", "encoding/json", "rendezvous/...", "launcher/proc", "launcher/orders"},
+		not:    []string{hcl, cty, ssh, grpc, nvml, "net", "os/exec", "encoding/json", "rendezvous/...", "launcher/proc", "launcher/message"},
 		direct: true,
 		why:    "commands are flags, calls and exit status, and know not how anything is done",
 	},
@@ -160,7 +160,7 @@ var rules = []rule{
 	{
 		from: []string{"launcher/testbed/..."},
 		not: []string{"launcher", "launcher/config", "launcher/facts", "launcher/plan", "launcher/remote/...", "launcher/agent",
-			"launcher/coordinator/...", "launcher/view", "launcher/proc", "launcher/orders", "launcher/rundir", "rendezvous/..."},
+			"launcher/coordinator/...", "launcher/view", "launcher/proc", "launcher/message", "launcher/rundir", "rendezvous/..."},
 		why: "a testbed of the product's own making would hide its mistakes",
 	},
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/plan"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Before judges what is known before the start. Of each GPU that the plan uses everything
@@ -79,7 +79,7 @@ func (h *hostJudge) say(code string, severity Severity, fix, format string, args
 
 // usedGPU is a GPU of a host, with the plan's devices on it and their ranks.
 type usedGPU struct {
-	plugins.GPU
+	gpu.GPU
 	at      int // its position in the facts
 	devices []plan.Device
 	ranks   []int
@@ -104,11 +104,11 @@ func (h *hostJudge) sayOf(g usedGPU, code string, severity Severity, fix, format
 // findUsed brings the GPUs of the facts and the plan's devices together.
 func (h *hostJudge) findUsed() []usedGPU {
 	d := h.Facts.Devices
-	if d == nil || d.GPUs == nil {
+	if d == nil || d.Inventory == nil {
 		return nil
 	}
-	all := make([]usedGPU, len(d.GPUs.GPUs))
-	for i, g := range d.GPUs.GPUs {
+	all := make([]usedGPU, len(d.Inventory.GPUs))
+	for i, g := range d.Inventory.GPUs {
 		all[i] = usedGPU{GPU: g, at: i}
 		for _, device := range h.part.Devices {
 			if !holds(g, device) || slices.Contains(all[i].devices, device) {
@@ -123,7 +123,7 @@ func (h *hostJudge) findUsed() []usedGPU {
 
 // holds reports whether a device of the plan is a GPU or a part of it. A lost GPU may not
 // tell its UUID, but where it is.
-func holds(g plugins.GPU, d plan.Device) bool {
+func holds(g gpu.GPU, d plan.Device) bool {
 	if d.IsInstance() || g.UUID == "" || d.UUID == "" {
 		return d.PCI != "" && g.PCI == d.PCI
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/facts/nvidia"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // The healthy twin of every scenario.
@@ -36,11 +36,11 @@ func TestWhatIsNotKnownIsNoFinding(t *testing.T) {
 	for i := range c.Hosts {
 		h := &c.Hosts[i]
 		h.ClockOffset, h.Reach = nil, nil
-		gpus := h.Facts.Devices.GPUs.GPUs
+		gpus := h.Facts.Devices.Inventory.GPUs
 		for g := range gpus {
-			gpus[g] = plugins.GPU{Index: g, UUID: gpus[g].UUID, PCI: gpus[g].PCI, Name: gpus[g].Name, State: plugins.StateOK}
+			gpus[g] = gpu.GPU{Index: g, UUID: gpus[g].UUID, PCI: gpus[g].PCI, Name: gpus[g].Name, State: gpu.StateOK}
 		}
-		h.Facts = facts.Host{ID: h.Facts.ID, Devices: &facts.Devices{GPUs: &plugins.GPUs{GPUs: gpus}}}
+		h.Facts = facts.Host{ID: h.Facts.ID, Devices: &facts.Devices{Inventory: &gpu.Inventory{GPUs: gpus}}}
 	}
 	if found := Before(c.Input); len(found) > 0 {
 		t.Error(text(found))
@@ -65,8 +65,8 @@ type scenario struct {
 	where string // "gpu02 3" (host and GPU), "gpu02" or "" of several; - for not checked
 }
 
-func on(host, gpu int, wrong func(g *plugins.GPU)) func(c *cluster) {
-	return func(c *cluster) { wrong(c.gpu(host, gpu)) }
+func on(host, card int, wrong func(g *gpu.GPU)) func(c *cluster) {
+	return func(c *cluster) { wrong(c.card(host, card)) }
 }
 
 func at(host int, wrong func(f *facts.Host)) func(c *cluster) {
@@ -114,12 +114,12 @@ func (s scenario) run(t *testing.T) {
 	}
 }
 
-func isOf(pid int, name, kind string, memory uint64) plugins.Process {
-	return plugins.Process{PID: pid, Name: name, Kind: kind, Memory: ptr(memory)}
+func isOf(pid int, name, kind string, memory uint64) gpu.Process {
+	return gpu.Process{PID: pid, Name: name, Kind: kind, Memory: ptr(memory)}
 }
 
-func linksDown(n int) func(g *plugins.GPU) {
-	return func(g *plugins.GPU) {
+func linksDown(n int) func(g *gpu.GPU) {
+	return func(g *gpu.GPU) {
 		for i := range n {
 			g.NVLinks[i].Active = false
 		}
@@ -127,9 +127,9 @@ func linksDown(n int) func(g *plugins.GPU) {
 }
 
 // xid is what the kernel's log has of a GPU.
-func xid(host, gpu, number, times int, text string) func(c *cluster) {
+func xid(host, card, number, times int, text string) func(c *cluster) {
 	return func(c *cluster) {
-		at, _, _ := strings.Cut(c.gpu(host, gpu).PCI, ".")
+		at, _, _ := strings.Cut(c.card(host, card).PCI, ".")
 		d := c.facts(host).Devices
 		d.Xids = append(d.Xids, nvidia.Xid{PCI: at, Number: number, Count: times, Text: text})
 	}
@@ -161,25 +161,25 @@ func TestXidsThatSayNothingOfAGPUAreSilent(t *testing.T) {
 }
 
 var brokenGPUs = []scenario{
-	{code: codes.GPULost, severity: Fail, where: "gpu02 3", says: "fallen off the bus", fix: "reboot", wrong: on(1, 3, func(g *plugins.GPU) {
-		*g = plugins.GPU{Index: 3, PCI: g.PCI, Name: g.Name, State: plugins.StateLost}
+	{code: codes.GPULost, severity: Fail, where: "gpu02 3", says: "fallen off the bus", fix: "reboot", wrong: on(1, 3, func(g *gpu.GPU) {
+		*g = gpu.GPU{Index: 3, PCI: g.PCI, Name: g.Name, State: gpu.StateLost}
 	})},
-	{code: codes.GPULost, severity: Info, where: "gpu02 3", says: "no rank uses it", ranks: "devices = [0, 1]", wrong: on(1, 3, func(g *plugins.GPU) { g.State = plugins.StateLost })},
-	{code: codes.GPUNeedsReset, severity: Fail, where: "gpu01 0", says: "before a reset", fix: "--gpu-reset", wrong: on(0, 0, func(g *plugins.GPU) { g.State = plugins.StateNeedsReset })},
-	{code: codes.GPUSilent, severity: Fail, where: "gpu01 7", says: "no proper answer", wrong: on(0, 7, func(g *plugins.GPU) { g.State = plugins.StateUnknown })},
-	{code: codes.GPUMissing, severity: Fail, where: "gpu01 7", says: uuid(0, 7), fix: "plan again", wrong: on(0, 7, func(g *plugins.GPU) { g.UUID = "GPU-new" })},
+	{code: codes.GPULost, severity: Info, where: "gpu02 3", says: "no rank uses it", ranks: "devices = [0, 1]", wrong: on(1, 3, func(g *gpu.GPU) { g.State = gpu.StateLost })},
+	{code: codes.GPUNeedsReset, severity: Fail, where: "gpu01 0", says: "before a reset", fix: "--gpu-reset", wrong: on(0, 0, func(g *gpu.GPU) { g.State = gpu.StateNeedsReset })},
+	{code: codes.GPUSilent, severity: Fail, where: "gpu01 7", says: "no proper answer", wrong: on(0, 7, func(g *gpu.GPU) { g.State = gpu.StateUnknown })},
+	{code: codes.GPUMissing, severity: Fail, where: "gpu01 7", says: uuid(0, 7), fix: "plan again", wrong: on(0, 7, func(g *gpu.GPU) { g.UUID = "GPU-new" })},
 	{code: codes.GPUMissing, severity: Fail, where: "gpu01", says: "nothing can be known of its GPUs: no driver", hosts: 1, wrong: at(0, func(f *facts.Host) { f.Devices = &facts.Devices{None: "no driver"} })},
-	{code: codes.GPURecovery, severity: Fail, where: "gpu01 4", says: "recovery action: node reboot", fix: "reboot", wrong: on(0, 4, func(g *plugins.GPU) { g.Recovery = ptr("node_reboot") })},
-	{code: codes.GPURecovery, severity: Fail, where: "gpu01 4", says: "drain p2p", fix: "alone", wrong: on(0, 4, func(g *plugins.GPU) { g.Recovery = ptr("drain_p2p") })},
-	{code: codes.GPURecovery, severity: Info, where: "gpu01 4", says: "drain p2p", ranks: "devices = [4]", wrong: on(0, 4, func(g *plugins.GPU) { g.Recovery = ptr("drain_p2p") })},
-	{code: codes.GPURecovery, severity: Fail, where: "gpu01 4", says: "something new", fix: "operator", wrong: on(0, 4, func(g *plugins.GPU) { g.Recovery = ptr("something_new") })},
-	{code: codes.ECCUncorrected, severity: Fail, where: "gpu01 4", says: "3 uncorrected memory errors since the driver was loaded", wrong: on(0, 4, func(g *plugins.GPU) { g.ECC.Volatile, g.ECC.Aggregate = ptr(uint64(3)), ptr(uint64(9)) })},
-	{code: codes.ECCUncorrected, severity: Fail, where: "gpu01 4", says: "1 uncorrected memory error since", wrong: on(0, 4, func(g *plugins.GPU) { g.ECC.SRAMVolatile = ptr(uint64(1)) })},
-	{code: codes.ECCHistory, severity: Warn, where: "gpu01 4", says: "5 uncorrected", wrong: on(0, 4, func(g *plugins.GPU) { g.ECC.Aggregate = ptr(uint64(5)) })},
-	{code: codes.ECCHistory, severity: Info, where: "gpu01 4", says: "4 uncorrected", wrong: on(0, 4, func(g *plugins.GPU) { g.ECC.Aggregate = ptr(uint64(4)) })},
-	{code: codes.ECCModeDiffers, severity: Warn, where: "gpu01 4", says: "ECC is off, on its sister GPUs it is on", wrong: on(0, 4, func(g *plugins.GPU) { g.ECC.Enabled = ptr(false) })},
-	{code: codes.RemapFailed, severity: Fail, where: "gpu01 4", says: "could not be remapped", wrong: on(0, 4, func(g *plugins.GPU) { g.Remapped.Failed, g.Remapped.Pending = ptr(true), ptr(true) })},
-	{code: codes.RemapFailed, severity: Fail, where: "gpu01 4", says: "513 bad memory rows", wrong: on(0, 4, func(g *plugins.GPU) { g.Remapped.Uncorrectable = ptr(513) })},
+	{code: codes.GPURecovery, severity: Fail, where: "gpu01 4", says: "recovery action: node reboot", fix: "reboot", wrong: on(0, 4, func(g *gpu.GPU) { g.Recovery = ptr("node_reboot") })},
+	{code: codes.GPURecovery, severity: Fail, where: "gpu01 4", says: "drain p2p", fix: "alone", wrong: on(0, 4, func(g *gpu.GPU) { g.Recovery = ptr("drain_p2p") })},
+	{code: codes.GPURecovery, severity: Info, where: "gpu01 4", says: "drain p2p", ranks: "devices = [4]", wrong: on(0, 4, func(g *gpu.GPU) { g.Recovery = ptr("drain_p2p") })},
+	{code: codes.GPURecovery, severity: Fail, where: "gpu01 4", says: "something new", fix: "operator", wrong: on(0, 4, func(g *gpu.GPU) { g.Recovery = ptr("something_new") })},
+	{code: codes.ECCUncorrected, severity: Fail, where: "gpu01 4", says: "3 uncorrected memory errors since the driver was loaded", wrong: on(0, 4, func(g *gpu.GPU) { g.ECC.Volatile, g.ECC.Aggregate = ptr(uint64(3)), ptr(uint64(9)) })},
+	{code: codes.ECCUncorrected, severity: Fail, where: "gpu01 4", says: "1 uncorrected memory error since", wrong: on(0, 4, func(g *gpu.GPU) { g.ECC.SRAMVolatile = ptr(uint64(1)) })},
+	{code: codes.ECCHistory, severity: Warn, where: "gpu01 4", says: "5 uncorrected", wrong: on(0, 4, func(g *gpu.GPU) { g.ECC.Aggregate = ptr(uint64(5)) })},
+	{code: codes.ECCHistory, severity: Info, where: "gpu01 4", says: "4 uncorrected", wrong: on(0, 4, func(g *gpu.GPU) { g.ECC.Aggregate = ptr(uint64(4)) })},
+	{code: codes.ECCModeDiffers, severity: Warn, where: "gpu01 4", says: "ECC is off, on its sister GPUs it is on", wrong: on(0, 4, func(g *gpu.GPU) { g.ECC.Enabled = ptr(false) })},
+	{code: codes.RemapFailed, severity: Fail, where: "gpu01 4", says: "could not be remapped", wrong: on(0, 4, func(g *gpu.GPU) { g.Remapped.Failed, g.Remapped.Pending = ptr(true), ptr(true) })},
+	{code: codes.RemapFailed, severity: Fail, where: "gpu01 4", says: "513 bad memory rows", wrong: on(0, 4, func(g *gpu.GPU) { g.Remapped.Uncorrectable = ptr(513) })},
 	{code: codes.XidSinceBoot, severity: Warn, where: "gpu02 3", says: "Xid 79, 2 times since the boot: the GPU has fallen off the bus", fix: "reset", wrong: xid(1, 3, 79, 2, "pid=1, name=python, GPU has fallen off the bus.")},
 	{code: codes.XidSinceBoot, severity: Warn, where: "gpu02 3", says: "Xid 45 since the boot: a double-bit error", wrong: xid(1, 3, 45, 1, "pid=1, caused by previous Xid 48")},
 	{code: codes.XidSinceBoot, severity: Info, where: "gpu02 3", says: "no rank uses it", ranks: "devices = [0]", wrong: xid(1, 3, 79, 1, "")},
@@ -187,49 +187,49 @@ var brokenGPUs = []scenario{
 	{code: codes.XidSinceBoot, severity: Info, where: "gpu02 3", says: "Xid 31, 12 times", fix: "different programs", wrong: xid(1, 3, 31, 12, "MMU Fault")},
 	{code: codes.XidSinceBoot, severity: Warn, where: "gpu02 3", says: "Xid 63 since the boot", more: "restart {\n xid = { 63 = \"stop\" }\n}", wrong: xid(1, 3, 63, 1, "")},
 	{code: codes.XidsUnknown, severity: Info, where: "", says: "gpu01, gpu02: which errors", fix: "dmesg_restrict", wrong: everywhere(func(f *facts.Host) { f.Devices.NoXids = "operation not permitted" })},
-	{code: codes.RemapPending, severity: Warn, where: "gpu01 4", says: "next reset", wrong: on(0, 4, func(g *plugins.GPU) { g.Remapped.Pending, g.Remapped.Uncorrectable = ptr(true), ptr(512) })},
-	{code: codes.RetirePending, severity: Warn, where: "gpu01 4", says: "61 are already", wrong: on(0, 4, func(g *plugins.GPU) {
-		g.Retired = plugins.Retired{SingleBit: ptr(60), DoubleBit: ptr(1), Pending: ptr(true)}
+	{code: codes.RemapPending, severity: Warn, where: "gpu01 4", says: "next reset", wrong: on(0, 4, func(g *gpu.GPU) { g.Remapped.Pending, g.Remapped.Uncorrectable = ptr(true), ptr(512) })},
+	{code: codes.RetirePending, severity: Warn, where: "gpu01 4", says: "61 are already", wrong: on(0, 4, func(g *gpu.GPU) {
+		g.Retired = gpu.Retired{SingleBit: ptr(60), DoubleBit: ptr(1), Pending: ptr(true)}
 	})},
-	{code: codes.RetirePending, severity: Fail, where: "gpu01 4", says: "62 are already", wrong: on(0, 4, func(g *plugins.GPU) {
-		g.Retired = plugins.Retired{SingleBit: ptr(60), DoubleBit: ptr(2), Pending: ptr(true)}
+	{code: codes.RetirePending, severity: Fail, where: "gpu01 4", says: "62 are already", wrong: on(0, 4, func(g *gpu.GPU) {
+		g.Retired = gpu.Retired{SingleBit: ptr(60), DoubleBit: ptr(2), Pending: ptr(true)}
 	})},
-	{code: codes.RetiredMany, severity: Warn, where: "gpu01 4", says: "11 memory pages", wrong: on(0, 4, func(g *plugins.GPU) {
-		g.Retired = plugins.Retired{SingleBit: ptr(10), DoubleBit: ptr(1), Pending: ptr(false)}
+	{code: codes.RetiredMany, severity: Warn, where: "gpu01 4", says: "11 memory pages", wrong: on(0, 4, func(g *gpu.GPU) {
+		g.Retired = gpu.Retired{SingleBit: ptr(10), DoubleBit: ptr(1), Pending: ptr(false)}
 	})},
 	{code: codes.NVLinksDown, severity: Fail, where: "gpu01 4", says: "16 of 18 NVLinks are up, its sister GPUs have 18", wrong: on(0, 4, linksDown(2))},
 	{code: codes.NVLinksDown, severity: Fail, where: "gpu01 4", says: "0 of 18 NVLinks", wrong: on(0, 4, linksDown(18))},
 	{code: codes.NVLinksDown, severity: Warn, where: "gpu01 4", says: "17 of 18", ranks: "devices = [4]", wrong: on(0, 4, linksDown(1))},
 	{code: codes.NVLinksDown, severity: Info, where: "gpu01 3", says: "0 of 12 NVLinks", hosts: 1, wrong: func(c *cluster) { // three cards of four have a bridge
 		for i := range 8 {
-			g := c.gpu(0, i)
+			g := c.card(0, i)
 			g.Name, g.NVLinks, g.Fabric = "NVIDIA A100 80GB PCIe", g.NVLinks[:12], nil
 		}
-		linksDown(12)(c.gpu(0, 3))
+		linksDown(12)(c.card(0, 3))
 	}},
 }
 
 var setGPUs = []scenario{
-	{code: codes.ComputeMode, severity: Fail, where: "gpu02 2", says: "compute mode prohibited", fix: "-c 0", wrong: on(1, 2, func(g *plugins.GPU) { g.ComputeMode = ptr("prohibited") })},
-	{code: codes.ComputeMode, severity: Fail, where: "gpu02 2", says: "2 ranks share it", fix: "MPS", ranks: "per_host = 16\ndevices = 8\nshared = true\nbackend = \"gloo\"", wrong: on(1, 2, func(g *plugins.GPU) { g.ComputeMode = ptr("exclusive_process") })},
-	{code: codes.MIGMode, severity: Fail, where: "gpu02 2", says: "MIG is on", wrong: on(1, 2, func(g *plugins.GPU) { g.MIG.Enabled, g.MIG.Pending = ptr(true), ptr(true) })},
-	{code: codes.MIGMode, severity: Warn, where: "gpu02 2", says: "MIG is switched on at the next reset", wrong: on(1, 2, func(g *plugins.GPU) { g.MIG.Pending = ptr(true) })},
-	{code: codes.FabricNotReady, severity: Fail, where: "gpu02 2", says: "nvidia-fabricmanager does not run", fix: "systemctl start", wrong: on(1, 2, func(g *plugins.GPU) { g.Fabric = ptr("not_started") })},
-	{code: codes.FabricNotReady, severity: Fail, where: "gpu02 2", says: "still being set up", fix: "wait a minute", wrong: on(1, 2, func(g *plugins.GPU) { g.Fabric = ptr("in_progress") })},
-	{code: codes.FabricNotReady, severity: Fail, where: "gpu02 2", says: "failed", fix: "journalctl", wrong: on(1, 2, func(g *plugins.GPU) { g.Fabric = ptr("failed") })},
+	{code: codes.ComputeMode, severity: Fail, where: "gpu02 2", says: "compute mode prohibited", fix: "-c 0", wrong: on(1, 2, func(g *gpu.GPU) { g.ComputeMode = ptr("prohibited") })},
+	{code: codes.ComputeMode, severity: Fail, where: "gpu02 2", says: "2 ranks share it", fix: "MPS", ranks: "per_host = 16\ndevices = 8\nshared = true\nbackend = \"gloo\"", wrong: on(1, 2, func(g *gpu.GPU) { g.ComputeMode = ptr("exclusive_process") })},
+	{code: codes.MIGMode, severity: Fail, where: "gpu02 2", says: "MIG is on", wrong: on(1, 2, func(g *gpu.GPU) { g.MIG.Enabled, g.MIG.Pending = ptr(true), ptr(true) })},
+	{code: codes.MIGMode, severity: Warn, where: "gpu02 2", says: "MIG is switched on at the next reset", wrong: on(1, 2, func(g *gpu.GPU) { g.MIG.Pending = ptr(true) })},
+	{code: codes.FabricNotReady, severity: Fail, where: "gpu02 2", says: "nvidia-fabricmanager does not run", fix: "systemctl start", wrong: on(1, 2, func(g *gpu.GPU) { g.Fabric = ptr("not_started") })},
+	{code: codes.FabricNotReady, severity: Fail, where: "gpu02 2", says: "still being set up", fix: "wait a minute", wrong: on(1, 2, func(g *gpu.GPU) { g.Fabric = ptr("in_progress") })},
+	{code: codes.FabricNotReady, severity: Fail, where: "gpu02 2", says: "failed", fix: "journalctl", wrong: on(1, 2, func(g *gpu.GPU) { g.Fabric = ptr("failed") })},
 	{code: codes.FabricManager, severity: Fail, where: "gpu02", says: "is inactive, and 4 NVSwitch devices need it", fix: "systemctl start", wrong: at(1, func(f *facts.Host) { f.Devices.FabricManager.State = nvidia.Inactive })},
 	{code: codes.FabricManager, severity: Fail, where: "gpu02", says: "is not installed, and 4 NVSwitch devices need it", fix: "install", wrong: at(1, func(f *facts.Host) { f.Devices.FabricManager.State = nvidia.NotInstalled })},
 	{code: codes.FabricManager, severity: Warn, where: "gpu02", says: "of version 550.54.14, the driver of 550.54.15", wrong: at(1, func(f *facts.Host) { f.Devices.FabricManager.Version = "550.54.14" })},
 	{code: codes.FabricManager, severity: Fail, where: "gpu02", says: "of version 550.54.14", wrong: at(1, func(f *facts.Host) { f.Devices.FabricManager = facts.FabricManager{Version: "550.54.14"} })},
-	{code: codes.Throttled, severity: Warn, where: "gpu02 2", says: "too hot (hw thermal), the power supply asks for it", wrong: on(1, 2, func(g *plugins.GPU) { g.Throttled = []string{"hw_thermal", "sw_power_cap", "hw_power_brake"} })},
-	{code: codes.Throttled, severity: Info, where: "gpu02 2", says: "no rank uses it", ranks: "devices = [0]", wrong: on(1, 2, func(g *plugins.GPU) { g.Throttled = []string{"hw_slowdown"} })},
-	{code: codes.PCIeNarrow, severity: Warn, where: "gpu02 2", says: "x8, those of its sister GPUs are x16", wrong: on(1, 2, func(g *plugins.GPU) { g.PCIe.Width, g.PCIe.WidthMax = ptr(8), ptr(8) })},
-	{code: codes.PCIeSlow, severity: Warn, where: "gpu02 2", says: "generation 3 at most, those of its sister GPUs are of 5", fix: "reseat", wrong: on(1, 2, func(g *plugins.GPU) { g.PCIe.GenerationMax = ptr(3) })},
-	{code: codes.PCIeNarrow, severity: Warn, where: "gpu02 2", says: "x8 of x16, its sister GPUs have more", wrong: on(1, 2, func(g *plugins.GPU) { g.PCIe.Width = ptr(8) })},
-	{code: codes.PersistenceOff, severity: Warn, where: "gpu02 2", says: "on its sister GPUs it is on", wrong: on(1, 2, func(g *plugins.GPU) { g.Persistence = ptr(false) })},
+	{code: codes.Throttled, severity: Warn, where: "gpu02 2", says: "too hot (hw thermal), the power supply asks for it", wrong: on(1, 2, func(g *gpu.GPU) { g.Throttled = []string{"hw_thermal", "sw_power_cap", "hw_power_brake"} })},
+	{code: codes.Throttled, severity: Info, where: "gpu02 2", says: "no rank uses it", ranks: "devices = [0]", wrong: on(1, 2, func(g *gpu.GPU) { g.Throttled = []string{"hw_slowdown"} })},
+	{code: codes.PCIeNarrow, severity: Warn, where: "gpu02 2", says: "x8, those of its sister GPUs are x16", wrong: on(1, 2, func(g *gpu.GPU) { g.PCIe.Width, g.PCIe.WidthMax = ptr(8), ptr(8) })},
+	{code: codes.PCIeSlow, severity: Warn, where: "gpu02 2", says: "generation 3 at most, those of its sister GPUs are of 5", fix: "reseat", wrong: on(1, 2, func(g *gpu.GPU) { g.PCIe.GenerationMax = ptr(3) })},
+	{code: codes.PCIeNarrow, severity: Warn, where: "gpu02 2", says: "x8 of x16, its sister GPUs have more", wrong: on(1, 2, func(g *gpu.GPU) { g.PCIe.Width = ptr(8) })},
+	{code: codes.PersistenceOff, severity: Warn, where: "gpu02 2", says: "on its sister GPUs it is on", wrong: on(1, 2, func(g *gpu.GPU) { g.Persistence = ptr(false) })},
 	{code: codes.PersistenceOff, severity: Info, where: "gpu02 2", says: "off: the first", ranks: "devices = [2]", wrong: func(c *cluster) {
 		for i := range 8 {
-			c.gpu(1, i).Persistence = ptr(false)
+			c.card(1, i).Persistence = ptr(false)
 		}
 	}},
 	{code: codes.FewerGPUs, severity: Fail, where: "gpu02", says: "8 GPUs, but 9 are on the PCI bus", wrong: at(1, func(f *facts.Host) { f.Devices.PCIDevices = 9 })},
@@ -240,8 +240,8 @@ var setGPUs = []scenario{
 	}},
 }
 
-func inUse(by ...plugins.Process) func(g *plugins.GPU) {
-	return func(g *plugins.GPU) {
+func inUse(by ...gpu.Process) func(g *gpu.GPU) {
+	return func(g *gpu.GPU) {
 		g.Processes = by
 		used := uint64(4 << 20)
 		for _, p := range by {
@@ -255,18 +255,18 @@ var bobs = isOf(4242, "/opt/venv/bin/python3 train.py", "compute", 40<<30)
 
 var heldGPUs = []scenario{
 	{code: codes.GPUInUse, severity: Fail, where: "gpu02 3", says: "40.0 GiB in use: python3 (pid 4242, bob, 40.0 GiB)", fix: "ask bob", wrong: func(c *cluster) {
-		inUse(bobs)(c.gpu(1, 3))
+		inUse(bobs)(c.card(1, 3))
 		c.facts(1).Devices.Owners = map[int]string{4242: "bob"}
 	}},
 	{code: codes.GPUInUse, severity: Warn, where: "gpu02 3", says: "pid 4242, ann", fix: "kill 4242 on gpu02", ranks: "devices = [3]", wrong: func(c *cluster) {
-		inUse(bobs)(c.gpu(1, 3))
+		inUse(bobs)(c.card(1, 3))
 		c.facts(1).Devices.Owners = map[int]string{4242: "ann"}
 	}},
 	{code: codes.GPUInUse, severity: Info, where: "gpu02 3", says: "a process (pid 4242", ranks: "devices = [3]\nshared = true", wrong: on(1, 3, inUse(isOf(4242, "[Not Found]", "compute", 1<<30)))},
 	{code: codes.GPUInUse, severity: Info, where: "gpu02 3", says: "pid 4242", ranks: "min_free = \"30GiB\"", wrong: on(1, 3, inUse(bobs))},
 	{code: codes.GPUInUse, severity: Fail, where: "gpu02 3", says: "pid 4242", ranks: "min_free = \"50GiB\"", wrong: on(1, 3, inUse(bobs))},
-	{code: codes.GPUInUse, severity: Fail, where: "gpu02 3", says: "6 more", wrong: on(1, 3, func(g *plugins.GPU) {
-		var many []plugins.Process
+	{code: codes.GPUInUse, severity: Fail, where: "gpu02 3", says: "6 more", wrong: on(1, 3, func(g *gpu.GPU) {
+		var many []gpu.Process
 		for pid := range 10 {
 			many = append(many, isOf(100+pid, "x", "compute", 1<<20))
 		}
@@ -275,9 +275,9 @@ var heldGPUs = []scenario{
 	{code: codes.GPUInUse, severity: Fail, where: "gpu02 3", says: "muster's run llama-7f3a holds it", fix: "muster stop llama-7f3a", wrong: at(1, func(f *facts.Host) {
 		f.Devices.Taken = map[string]string{uuid(1, 3): "llama-7f3a"}
 	})},
-	{code: codes.MemoryUnexplained, severity: Fail, where: "gpu02 3", says: "30.0 GiB in use that no process here explains", fix: "fuser -v", wrong: on(1, 3, func(g *plugins.GPU) { g.Memory.Used = ptr(uint64(30 << 30)) })},
+	{code: codes.MemoryUnexplained, severity: Fail, where: "gpu02 3", says: "30.0 GiB in use that no process here explains", fix: "fuser -v", wrong: on(1, 3, func(g *gpu.GPU) { g.Memory.Used = ptr(uint64(30 << 30)) })},
 	{code: codes.MemoryUnexplained, severity: Warn, where: "gpu02 3", says: "30.0 GiB", fix: "this is a container", ranks: "devices = [3]", wrong: func(c *cluster) {
-		c.gpu(1, 3).Memory.Used = ptr(uint64(30 << 30))
+		c.card(1, 3).Memory.Used = ptr(uint64(30 << 30))
 		c.facts(1).Container = "docker"
 	}},
 	{code: codes.HiddenProcess, severity: Info, where: "gpu02", says: "container (docker)", fix: "--pid=host", wrong: func(c *cluster) {
@@ -289,10 +289,10 @@ var heldGPUs = []scenario{
 // on a GPU that no rank uses.
 func TestWhatHoldsAGPUWithoutUsingIt(t *testing.T) {
 	c := healthy(t, 2, "devices = [0, 1, 2]")
-	inUse(isOf(900, "/usr/lib/xorg/Xorg", "graphics", 200<<20))(c.gpu(0, 0))
-	inUse(isOf(901, "/usr/bin/nvidia-cuda-mps-server", "compute", 30<<20))(c.gpu(0, 1))
-	c.gpu(0, 2).Memory.Used = ptr(uint64(1 << 30))
-	inUse(bobs)(c.gpu(0, 5))
+	inUse(isOf(900, "/usr/lib/xorg/Xorg", "graphics", 200<<20))(c.card(0, 0))
+	inUse(isOf(901, "/usr/bin/nvidia-cuda-mps-server", "compute", 30<<20))(c.card(0, 1))
+	c.card(0, 2).Memory.Used = ptr(uint64(1 << 30))
+	inUse(bobs)(c.card(0, 5))
 	if found := Before(c.Input); len(found) > 0 {
 		t.Error(text(found))
 	}
@@ -302,7 +302,7 @@ func TestWhatHoldsAGPUWithoutUsingIt(t *testing.T) {
 func TestCardsWithoutABridgeAreWhole(t *testing.T) {
 	c := healthy(t, 1, "")
 	for i := range 8 {
-		g := c.gpu(0, i)
+		g := c.card(0, i)
 		g.Name, g.NVLinks, g.Fabric = "NVIDIA A100 80GB PCIe", g.NVLinks[:12], nil
 		if i > 3 {
 			linksDown(12)(g)
@@ -316,19 +316,19 @@ func TestCardsWithoutABridgeAreWhole(t *testing.T) {
 // Parts of a GPU are judged one by one, by their own memory and processes.
 func TestPartsOfAGPUAreJudgedOneByOne(t *testing.T) {
 	c := healthy(t, 1, "")
-	g := c.gpu(0, 0)
+	g := c.card(0, 0)
 	g.NVLinks, g.Fabric = nil, nil
-	g.MIG = plugins.MIG{Enabled: ptr(true), Pending: ptr(true), Instances: []plugins.MIGInstance{
+	g.MIG = gpu.MIG{Enabled: ptr(true), Pending: ptr(true), Instances: []gpu.MIGInstance{
 		{Index: 0, UUID: "MIG-a", Profile: "3g.40gb", GI: ptr(1), CI: ptr(0), Memory: ptr(uint64(39 << 30)), Used: ptr(uint64(0))},
 		{Index: 1, UUID: "MIG-b", Profile: "3g.40gb", GI: ptr(2), CI: ptr(0), Memory: ptr(uint64(39 << 30)), Used: ptr(uint64(0))},
 	}}
 	c.cut(0, 1)
-	g = c.gpu(0, 0)
+	g = c.card(0, 0)
 	c.plan("backend = \"gloo\"")
 	if found := Before(c.Input); len(found) > 0 {
 		t.Fatal(text(found))
 	}
-	g.Processes = []plugins.Process{{PID: 7, Name: "python", Kind: "compute", Memory: ptr(uint64(20 << 30)), GI: ptr(2), CI: ptr(0)}}
+	g.Processes = []gpu.Process{{PID: 7, Name: "python", Kind: "compute", Memory: ptr(uint64(20 << 30)), GI: ptr(2), CI: ptr(0)}}
 	g.MIG.Instances[1].Used = ptr(uint64(20 << 30))
 	found := Before(c.Input)
 	if len(found) != 1 || found[0].Code != codes.GPUInUse || !strings.Contains(found[0].Message, "MIG device 1 of GPU 0: 20.0 GiB in use: python (pid 7") {
@@ -357,9 +357,9 @@ func TestFindingsComeInOneOrder(t *testing.T) {
 		c := healthy(t, 12, "")
 		for i := range c.Hosts {
 			c.Hosts[i].Name = fmt.Sprint("h", i)
-			c.gpu(i, 5).Recovery, c.gpu(i, 2).Recovery = ptr("gpu_reset"), ptr("gpu_reset")
-			c.gpu(i, 1).PCIe.Width = ptr(4)
-			c.gpu(i, 0).ECC.Aggregate = ptr(uint64(1))
+			c.card(i, 5).Recovery, c.card(i, 2).Recovery = ptr("gpu_reset"), ptr("gpu_reset")
+			c.card(i, 1).PCIe.Width = ptr(4)
+			c.card(i, 0).ECC.Aggregate = ptr(uint64(1))
 		}
 		return Before(c.Input)
 	}

@@ -4,7 +4,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/plan"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Empty judges a host's devices before an attempt, or after the end of one: those of the
@@ -17,7 +17,7 @@ func Empty(p *plan.Plan, host int, d *facts.Devices, ours func(pid int) bool) []
 		return nil
 	}
 	j := &judge{in: Input{Plan: p}}
-	if d.GPUs == nil {
+	if d.Inventory == nil {
 		j.add(Finding{Code: codes.CannotSee, Host: part.Name}, Warn, "", "its GPUs cannot be looked at: %s", d.None)
 		return j.found
 	}
@@ -40,16 +40,16 @@ type emptying struct {
 }
 
 func (e *emptying) look(d *facts.Devices, ours func(pid int) bool) {
-	for _, g := range d.GPUs.GPUs {
+	for _, g := range d.Inventory.GPUs {
 		if !holds(g, e.before.Device) {
 			continue
 		}
 		switch g.State {
-		case plugins.StateLost:
+		case gpu.StateLost:
 			e.say(codes.GPULost, Fail, rebootFix, "lost, fallen off the bus (%s)", g.PCI)
-		case plugins.StateNeedsReset:
+		case gpu.StateNeedsReset:
 			e.say(codes.GPUNeedsReset, Fail, resetFix, "of no use before a reset")
-		case plugins.StateUnknown:
+		case gpu.StateUnknown:
 			e.say(codes.GPUSilent, Fail, leaveOut, "no proper answer from the driver")
 		default:
 			e.holders(useOf(g, e.before.Device, d.Owners), ours)

@@ -8,7 +8,7 @@ import (
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/facts/nvidia"
 	"github.com/muster-dev/muster/launcher/plural"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // links are about a GPU's ways to others.
@@ -122,7 +122,7 @@ func (h *hostJudge) fabric(g usedGPU) {
 	case "in_progress":
 		h.sayOf(g, codes.FabricNotReady, "", "wait a minute: after a boot it takes that long", "the NVSwitch fabric is not ready: it is still being set up")
 	default:
-		h.sayOf(g, codes.FabricNotReady, "", "journalctl -u nvidia-fabricmanager says why", "the NVSwitch fabric is not ready: %s", plugins.Spaced(*g.Fabric))
+		h.sayOf(g, codes.FabricNotReady, "", "journalctl -u nvidia-fabricmanager says why", "the NVSwitch fabric is not ready: %s", gpu.Spaced(*g.Fabric))
 	}
 }
 
@@ -133,7 +133,7 @@ func (h *hostJudge) fabricManager() {
 		return
 	}
 	m, driver := d.FabricManager, ""
-	if d.GPUs != nil && d.Driver != nil {
+	if d.Inventory != nil && d.Driver != nil {
 		driver = *d.Driver
 	}
 	switch {

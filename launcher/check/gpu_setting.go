@@ -5,7 +5,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/plural"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // settings are about how a GPU is set up, and how it is just now.
@@ -13,7 +13,7 @@ func (h *hostJudge) settings(g usedGPU) {
 	h.computeMode(g)
 	h.mig(g)
 	h.persistence(g)
-	if words := plugins.SlowWords(g.Throttled); words != "" {
+	if words := gpu.SlowWords(g.Throttled); words != "" {
 		h.sayOf(g, codes.Throttled, "", "the whole job is as slow as its slowest GPU: look at cooling and power of the machine, or leave the GPU out", "slowed down: %s", words)
 	}
 }

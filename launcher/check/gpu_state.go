@@ -3,7 +3,7 @@ package check
 import (
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/plural"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // devices judges the GPUs of a host one by one.
@@ -37,7 +37,7 @@ func (h *hostJudge) missing() {
 		return // not looked at
 	}
 	const again = "plan again: the machine has changed since the plan was made"
-	if d.GPUs == nil {
+	if d.Inventory == nil {
 		h.say(codes.GPUMissing, "", again, "nothing can be known of its GPUs: %s", d.None)
 		return
 	}
@@ -53,7 +53,7 @@ func (h *hostJudge) missing() {
 	}
 }
 
-func hasInstance(g plugins.GPU, uuid string) bool {
+func hasInstance(g gpu.GPU, uuid string) bool {
 	for _, m := range g.MIG.Instances {
 		if m.UUID == uuid {
 			return true
@@ -66,14 +66,14 @@ func hasInstance(g plugins.GPU, uuid string) bool {
 // RESET_REQUIRED; A and G take such machines out of service).
 func (h *hostJudge) state(g usedGPU) bool {
 	switch g.State {
-	case plugins.StateLost:
+	case gpu.StateLost:
 		h.sayOf(g, codes.GPULost, "", rebootFix, "lost, fallen off the bus (%s)", g.PCI)
-	case plugins.StateNeedsReset:
+	case gpu.StateNeedsReset:
 		h.sayOf(g, codes.GPUNeedsReset, "", resetFix, "of no use before a reset")
-	case plugins.StateUnknown:
+	case gpu.StateUnknown:
 		h.sayOf(g, codes.GPUSilent, "", leaveOut, "no proper answer from the driver")
 	}
-	return g.State == plugins.StateOK || g.State == ""
+	return g.State == gpu.StateOK || g.State == ""
 }
 
 // recoveryFixes are what the driver's recovery actions ask for.
@@ -97,7 +97,7 @@ func (h *hostJudge) errors(g usedGPU) {
 		if fix == "" {
 			fix = leaveOut
 		}
-		h.sayOf(g, codes.GPURecovery, lowered(Fail, alone, Info), fix, "the driver asks for a recovery action: %s", plugins.Spaced(*action))
+		h.sayOf(g, codes.GPURecovery, lowered(Fail, alone, Info), fix, "the driver asks for a recovery action: %s", gpu.Spaced(*action))
 	}
 	now := max(orZero(g.ECC.Volatile), orZero(g.ECC.SRAMVolatile))
 	if now > 0 {
@@ -132,7 +132,7 @@ func (h *hostJudge) sistersECC(g usedGPU) (on, known bool) {
 func (h *hostJudge) sisters(g usedGPU) []usedGPU {
 	var all []usedGPU
 	for _, s := range h.used {
-		if s.at != g.at && s.Name == g.Name && (s.State == plugins.StateOK || s.State == "") {
+		if s.at != g.at && s.Name == g.Name && (s.State == gpu.StateOK || s.State == "") {
 			all = append(all, s)
 		}
 	}

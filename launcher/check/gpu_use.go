@@ -9,7 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plural"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // idleMemory is what may be in use of a GPU that nobody computes on: the driver's own, a
@@ -54,14 +54,14 @@ func (h *hostJudge) busySeverity(g usedGPU, d plan.Device) Severity {
 // holding is what is in use of a device, and by whom.
 type holding struct {
 	used        *uint64
-	holders     []plugins.Process
+	holders     []gpu.Process
 	owners      map[int]string
 	unexplained uint64 // bytes that no process tells of
 }
 
 // useOf looks at memory and processes. A desktop that shows something on a GPU is no user
 // of it, and the server of MPS holds it for its clients.
-func useOf(g plugins.GPU, d plan.Device, owners map[int]string) holding {
+func useOf(g gpu.GPU, d plan.Device, owners map[int]string) holding {
 	_, used, _ := memoryOf(g, d)
 	s := holding{used: used, owners: owners}
 	explained, told := uint64(0), true
@@ -83,7 +83,7 @@ func useOf(g plugins.GPU, d plan.Device, owners map[int]string) holding {
 // isMPSServer tells the server of CUDA's MPS, which works for others.
 func isMPSServer(command string) bool { return programWord(command) == "nvidia-cuda-mps-server" }
 
-func memoryOf(g plugins.GPU, d plan.Device) (total, used, reserved *uint64) {
+func memoryOf(g gpu.GPU, d plan.Device) (total, used, reserved *uint64) {
 	if !d.IsInstance() {
 		return g.Memory.Total, g.Memory.Used, g.Memory.Reserved
 	}
@@ -96,11 +96,11 @@ func memoryOf(g plugins.GPU, d plan.Device) (total, used, reserved *uint64) {
 }
 
 // processesOf are the processes of a device. Those on a GPU with MIG name their instance.
-func processesOf(g plugins.GPU, d plan.Device) []plugins.Process {
+func processesOf(g gpu.GPU, d plan.Device) []gpu.Process {
 	if !d.IsInstance() {
 		return g.Processes
 	}
-	var found []plugins.Process
+	var found []gpu.Process
 	for _, p := range g.Processes {
 		if at := instanceOf(g, p); at != nil && at.UUID == d.UUID {
 			found = append(found, p)
@@ -110,7 +110,7 @@ func processesOf(g plugins.GPU, d plan.Device) []plugins.Process {
 }
 
 // instanceOf is the MIG instance that a process runs on; nil where that is not told.
-func instanceOf(g plugins.GPU, p plugins.Process) *plugins.MIGInstance {
+func instanceOf(g gpu.GPU, p gpu.Process) *gpu.MIGInstance {
 	for i, m := range g.MIG.Instances {
 		if p.GI != nil && m.GI != nil && *p.GI == *m.GI && (p.CI == nil || m.CI == nil || *p.CI == *m.CI) {
 			return &g.MIG.Instances[i]
@@ -223,13 +223,13 @@ func (h *hostJudge) counts() {
 		h.say(codes.HiddenProcess, "", "start the container with the machine's process numbers (docker: --pid=host) to have its GPUs watched",
 			"muster runs %s with process numbers of its own: whose processes are on its GPUs cannot be told", where)
 	}
-	if d == nil || d.GPUs == nil || d.Visibility.Variable != "" || len(h.part.Devices) == 0 || d.PCIDevices <= len(d.GPUs.GPUs) || isGivenPart(h.Facts) {
+	if d == nil || d.Inventory == nil || d.Visibility.Variable != "" || len(h.part.Devices) == 0 || d.PCIDevices <= len(d.Inventory.GPUs) || isGivenPart(h.Facts) {
 		return
 	}
 	// The job would be smaller than anybody thinks.
 	all := h.in.Job.Hosts[h.at].Devices.Kind == "all" && h.in.Job.Hosts[h.at].PerHost == 0
 	h.say(codes.FewerGPUs, lowered(Fail, !all, Warn), "dmesg there says why; a reboot may bring them back. To go on without them name those to use: ranks { devices = [...] }",
-		"the driver shows %s, but %d are on the PCI bus: the others did not start or were lost", plural.Of(len(d.GPUs.GPUs), "GPU"), d.PCIDevices)
+		"the driver shows %s, but %d are on the PCI bus: the others did not start or were lost", plural.Of(len(d.Inventory.GPUs), "GPU"), d.PCIDevices)
 }
 
 func (h *hostJudge) hidesProcesses() bool { return h.Facts.OwnPIDs && len(h.part.Devices) > 0 }

@@ -66,7 +66,7 @@ func samePCI(short, full string) bool {
 func (j *judge) unread() {
 	var names []string
 	for i, h := range j.in.Hosts {
-		if d := h.Facts.Devices; d != nil && d.NoXids != "" && d.GPUs != nil && d.Visibility.Variable == "" && len(j.in.Plan.Hosts[i].Devices) > 0 {
+		if d := h.Facts.Devices; d != nil && d.NoXids != "" && d.Inventory != nil && d.Visibility.Variable == "" && len(j.in.Plan.Hosts[i].Devices) > 0 {
 			names = append(names, h.Name)
 		}
 	}

@@ -54,7 +54,7 @@ var differentHosts = []scenario{
 func inParts(nccl, cuda string) func(*cluster) {
 	return func(c *cluster) {
 		runs(0, "2.9.0", nccl)(c)
-		c.facts(0).Devices.GPUs.CUDA = &cuda
+		c.facts(0).Devices.Inventory.CUDA = &cuda
 	}
 }
 

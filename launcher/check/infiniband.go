@@ -149,8 +149,8 @@ func (j *judge) sisterHosts() {
 	by := map[string][]int{}
 	var order []string
 	for i, h := range j.in.Hosts {
-		if d := h.Facts.Devices; d != nil && d.GPUs != nil && len(d.GPUs.GPUs) > 0 && !isGivenPart(h.Facts) {
-			name := d.GPUs.GPUs[0].Name
+		if d := h.Facts.Devices; d != nil && d.Inventory != nil && len(d.Inventory.GPUs) > 0 && !isGivenPart(h.Facts) {
+			name := d.Inventory.GPUs[0].Name
 			if by[name] == nil {
 				order = append(order, name)
 			}
@@ -163,7 +163,7 @@ func (j *judge) sisterHosts() {
 }
 
 func (j *judge) fewerThan(hosts []int, kind string) {
-	gpus := func(i int) int { return len(j.in.Hosts[i].Facts.Devices.GPUs.GPUs) }
+	gpus := func(i int) int { return len(j.in.Hosts[i].Facts.Devices.Inventory.GPUs) }
 	adapters := func(i int) int {
 		names := map[string]bool{}
 		for _, p := range j.in.Hosts[i].Facts.HCAs {

@@ -10,7 +10,7 @@ import (
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/facts/nvidia"
 	"github.com/muster-dev/muster/launcher/plan"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -26,7 +26,7 @@ func pci(i int) string { return fmt.Sprintf("0000:%x8:00.0", i+1) }
 // and nothing is wrong.
 func hgx(number int) Host {
 	name := fmt.Sprintf("gpu%02d", number+1)
-	d := &facts.Devices{GPUs: &plugins.GPUs{Source: "test", Driver: ptr("550.54.15"), CUDA: ptr("12.4")}, PCIDevices: 8, NVSwitches: 4, FabricManager: facts.FabricManager{State: nvidia.Active, Version: "550.54.15"}, KernelModule: "550.54.15"}
+	d := &facts.Devices{Inventory: &gpu.Inventory{Source: "test", Driver: ptr("550.54.15"), CUDA: ptr("12.4")}, PCIDevices: 8, NVSwitches: 4, FabricManager: facts.FabricManager{State: nvidia.Active, Version: "550.54.15"}, KernelModule: "550.54.15"}
 	f := facts.Host{
 		ID: name, Hostname: name, OS: "linux", User: "ann", Home: "/home/ann", Memory: 2015 << 30, ReachedAt: address(number), HostnameAddrs: []string{address(number)},
 		CPUs:         facts.CPUs{Physical: 96},
@@ -49,32 +49,32 @@ func hgx(number int) Host {
 	for i := range 8 {
 		hca := fmt.Sprint("mlx5_", i)
 		f.HCAs = append(f.HCAs, facts.HCA{Name: hca, Port: 1, State: "active", PhysState: "linkup", LinkLayer: "InfiniBand", SpeedGbps: 400})
-		d.GPUs.GPUs = append(d.GPUs.GPUs, h100(number, i))
-		links := slices.Repeat([]plugins.Link{"NV18"}, 8)
+		d.Inventory.GPUs = append(d.Inventory.GPUs, h100(number, i))
+		links := slices.Repeat([]gpu.Link{"NV18"}, 8)
 		links[i] = "X"
 		d.Links = append(d.Links, links)
 		d.Near = append(d.Near, facts.Near{NUMA: ptr(i / 4), HCAs: []string{hca}, HCALink: "PIX"})
 	}
 	// Storage has a slower port of its own, management one that is not used.
 	f.HCAs = append(f.HCAs, facts.HCA{Name: "mlx5_8", Port: 1, State: "active", LinkLayer: "Ethernet", SpeedGbps: 25}, facts.HCA{Name: "mlx5_9", Port: 1, State: "down", PhysState: "disabled", LinkLayer: "Ethernet"})
-	d.Islands = plugins.Islands(d.Links)
+	d.Islands = gpu.Islands(d.Links)
 	return Host{Name: name, Facts: f, ClockOffset: ptr(0.02 * float64(number)), ClockError: 0.01, Reach: []Reach{{Addr: address(0) + ":29400", From: address(number)}}}
 }
 
 func address(number int) string { return fmt.Sprintf("10.0.0.%d", number+1) }
 
 // h100 is a GPU that tells everything.
-func h100(machine, i int) plugins.GPU {
-	g := plugins.GPU{
-		Index: i, UUID: uuid(machine, i), PCI: pci(i), Name: "NVIDIA H100 80GB HBM3", State: plugins.StateOK,
-		Memory: plugins.Memory{Total: ptr(uint64(80 << 30)), Used: ptr(uint64(4 << 20)), Reserved: ptr(uint64(500 << 20))}, Processes: []plugins.Process{},
-		PCIe:        plugins.PCIe{Generation: ptr(1), GenerationMax: ptr(5), Width: ptr(16), WidthMax: ptr(16)}, // idle
-		ComputeMode: ptr("default"), MIG: plugins.MIG{Enabled: ptr(false), Pending: ptr(false)}, Throttled: []string{"sw_power_cap"}, Recovery: ptr("none"),
-		ECC:      plugins.ECC{Enabled: ptr(true), Volatile: ptr(uint64(0)), Aggregate: ptr(uint64(0)), SRAMVolatile: ptr(uint64(0))},
-		Remapped: plugins.Remapped{Correctable: ptr(1), Uncorrectable: ptr(0), Pending: ptr(false), Failed: ptr(false)}, Persistence: ptr(true), Fabric: ptr("completed"),
+func h100(machine, i int) gpu.GPU {
+	g := gpu.GPU{
+		Index: i, UUID: uuid(machine, i), PCI: pci(i), Name: "NVIDIA H100 80GB HBM3", State: gpu.StateOK,
+		Memory: gpu.Memory{Total: ptr(uint64(80 << 30)), Used: ptr(uint64(4 << 20)), Reserved: ptr(uint64(500 << 20))}, Processes: []gpu.Process{},
+		PCIe:        gpu.PCIe{Generation: ptr(1), GenerationMax: ptr(5), Width: ptr(16), WidthMax: ptr(16)}, // idle
+		ComputeMode: ptr("default"), MIG: gpu.MIG{Enabled: ptr(false), Pending: ptr(false)}, Throttled: []string{"sw_power_cap"}, Recovery: ptr("none"),
+		ECC:      gpu.ECC{Enabled: ptr(true), Volatile: ptr(uint64(0)), Aggregate: ptr(uint64(0)), SRAMVolatile: ptr(uint64(0))},
+		Remapped: gpu.Remapped{Correctable: ptr(1), Uncorrectable: ptr(0), Pending: ptr(false), Failed: ptr(false)}, Persistence: ptr(true), Fabric: ptr("completed"),
 	}
 	for link := range 18 {
-		g.NVLinks = append(g.NVLinks, plugins.NVLink{Link: link, Active: true})
+		g.NVLinks = append(g.NVLinks, gpu.NVLink{Link: link, Active: true})
 	}
 	return g
 }
@@ -120,26 +120,26 @@ func (c *cluster) plan(ranks string, more ...string) {
 
 // copyOf keeps what the plan knows from what becomes of the host's GPUs later.
 func copyOf(f facts.Host) facts.Host {
-	if f.Devices == nil || f.Devices.GPUs == nil {
+	if f.Devices == nil || f.Devices.Inventory == nil {
 		return f
 	}
-	d, gpus := *f.Devices, *f.Devices.GPUs
+	d, gpus := *f.Devices, *f.Devices.Inventory
 	gpus.GPUs = slices.Clone(gpus.GPUs)
-	d.GPUs, f.Devices = &gpus, &d
+	d.Inventory, f.Devices = &gpus, &d
 	return f
 }
 
 // gpu is a GPU of a host, to be broken.
-func (c *cluster) gpu(host, i int) *plugins.GPU { return &c.Hosts[host].Facts.Devices.GPUs.GPUs[i] }
+func (c *cluster) card(host, i int) *gpu.GPU { return &c.Hosts[host].Facts.Devices.Inventory.GPUs[i] }
 
 // cut leaves a host n GPUs, as if the others had never been there.
 func (c *cluster) cut(host, n int) {
 	d := c.facts(host).Devices
-	d.GPUs.GPUs, d.Near, d.Links, d.PCIDevices = d.GPUs.GPUs[:n], d.Near[:n], d.Links[:n], n
+	d.Inventory.GPUs, d.Near, d.Links, d.PCIDevices = d.Inventory.GPUs[:n], d.Near[:n], d.Links[:n], n
 	for i := range d.Links {
 		d.Links[i] = d.Links[i][:n]
 	}
-	d.Islands = plugins.Islands(d.Links)
+	d.Islands = gpu.Islands(d.Links)
 }
 
 func (c *cluster) facts(host int) *facts.Host { return &c.Hosts[host].Facts }
@@ -148,14 +148,14 @@ func (c *cluster) facts(host int) *facts.Host { return &c.Hosts[host].Facts }
 func text(found []Finding) string {
 	var b strings.Builder
 	for _, f := range found {
-		gpu, rank := "-", "-"
+		card, rank := "-", "-"
 		if f.GPU != nil {
-			gpu = fmt.Sprint(*f.GPU)
+			card = fmt.Sprint(*f.GPU)
 		}
 		if f.Rank != nil {
 			rank = fmt.Sprint(*f.Rank)
 		}
-		fmt.Fprintf(&b, "%s %s [%s gpu %s rank %s] %s\n    %s\n", f.Severity, f.Code, f.Host, gpu, rank, f.Message, f.Fix)
+		fmt.Fprintf(&b, "%s %s [%s gpu %s rank %s] %s\n    %s\n", f.Severity, f.Code, f.Host, card, rank, f.Message, f.Fix)
 	}
 	return b.String()
 }

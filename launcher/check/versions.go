@@ -8,7 +8,7 @@ import (
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/nccl"
 	"github.com/muster-dev/muster/launcher/plan"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // versions compares what hosts run with. Different NCCLs or torches end in hangs and
@@ -19,19 +19,19 @@ func (j *judge) versions() {
 		j.module(i)
 	}
 	const same = "install the same everywhere, best from one lock file or image; the odd one is named above"
-	hasGPU := func(value func(d *plugins.GPUs) *string) func(h Host) string {
+	hasGPU := func(value func(d *gpu.Inventory) *string) func(h Host) string {
 		return func(h Host) string {
-			if d := h.Facts.Devices; d != nil && d.GPUs != nil && len(d.GPUs.GPUs) > 0 && value(d.GPUs) != nil {
-				return *value(d.GPUs)
+			if d := h.Facts.Devices; d != nil && d.Inventory != nil && len(d.Inventory.GPUs) > 0 && value(d.Inventory) != nil {
+				return *value(d.Inventory)
 			}
 			return ""
 		}
 	}
-	drivers := j.each(hasGPU(func(d *plugins.GPUs) *string { return d.Driver }))
+	drivers := j.each(hasGPU(func(d *gpu.Inventory) *string { return d.Driver }))
 	j.differ(differing{codes.DriverDiffers, "NVIDIA driver", "have the same driver installed everywhere; where the job runs well, check { ignore = [\"driver_differs\"] }", drivers, always(Warn)})
 	if !isVaried(drivers) { // another driver brings another CUDA
 		j.differ(differing{codes.CUDADiffers, "CUDA", "the same driver tells different versions: look for compatibility libraries (cuda-compat) in LD_LIBRARY_PATH on one of them",
-			j.each(hasGPU(func(d *plugins.GPUs) *string { return d.CUDA })), always(Warn)})
+			j.each(hasGPU(func(d *gpu.Inventory) *string { return d.CUDA })), always(Warn)})
 	}
 	severe := lowered(Fail, j.in.Plan.Backend == "none", Warn)
 	j.differ(differing{codes.TorchDiffers, "torch", same, j.each(func(h Host) string { return h.runsWith().Torch }), byRelease(severe, Warn)})
@@ -68,7 +68,7 @@ func (j *judge) program(at int) {
 func (j *judge) module(at int) {
 	h := j.in.Hosts[at]
 	d := h.Facts.Devices
-	if d == nil || d.KernelModule == "" || d.GPUs == nil || d.Driver == nil || *d.Driver == d.KernelModule {
+	if d == nil || d.KernelModule == "" || d.Inventory == nil || d.Driver == nil || *d.Driver == d.KernelModule {
 		return
 	}
 	j.add(Finding{Code: codes.ModuleDiffers, Host: h.Name}, "", "reboot it (or reload the module while nobody uses the GPUs)",

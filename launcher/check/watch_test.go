@@ -8,7 +8,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/config"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // holder makes what a rank's leader holds.
@@ -251,7 +251,7 @@ func TestARankWithoutAGPUIsSaidAfterAWhile(t *testing.T) {
 // Who was there when the plan was made was said then.
 func TestOnlyForeignProcessesThatCameLaterAreSaid(t *testing.T) {
 	c := healthy(t, 1, "devices = [0, 1]")
-	inUse(bobs)(c.gpu(0, 1))
+	inUse(bobs)(c.card(0, 1))
 	c.plan("devices = [0, 1]")
 	w := NewWatch(c.Plan)
 	s := Sight{At: 1, Devices: []Held{holder(0, uuid(0, 0), 1<<30), holder(1, uuid(0, 1), 1<<30), stranger(bobs.PID, uuid(0, 1)),
@@ -280,10 +280,10 @@ func TestAServerOfMPSIsOurs(t *testing.T) {
 func partitioned(t *testing.T) *cluster {
 	c := healthy(t, 1, "")
 	c.cut(0, 1)
-	g := c.gpu(0, 0)
+	g := c.card(0, 0)
 	g.MIG.Enabled = ptr(true)
 	for i := range 2 {
-		g.MIG.Instances = append(g.MIG.Instances, plugins.MIGInstance{Index: i, UUID: part(i), GI: ptr(i + 1), CI: ptr(0), Memory: ptr(uint64(39 << 30)), Used: ptr(uint64(0))})
+		g.MIG.Instances = append(g.MIG.Instances, gpu.MIGInstance{Index: i, UUID: part(i), GI: ptr(i + 1), CI: ptr(0), Memory: ptr(uint64(39 << 30)), Used: ptr(uint64(0))})
 	}
 	c.plan("backend = \"gloo\"")
 	return c
@@ -363,32 +363,32 @@ func TestADriverThatDoesNotAnswerIsSaidOnce(t *testing.T) {
 // Before an attempt and after the end GPUs are empty, or somebody is named.
 func TestEmptyGPUsAreSilentAndHoldersAreNamed(t *testing.T) {
 	c := healthy(t, 1, "devices = [0, 1]")
-	inUse(bobs)(c.gpu(0, 1))
+	inUse(bobs)(c.card(0, 1))
 	c.plan("devices = [0, 1]")
 	ours := func(pid int) bool { return pid < 2000 }
 	look := func() []Finding { return Empty(c.Plan, 0, c.facts(0).Devices, ours) }
 	says(t, look()) // bob was there before
-	inUse(isOf(1001, "python", "compute", 20<<30))(c.gpu(0, 0))
-	inUse(bobs, isOf(5000, "/usr/bin/nvidia-cuda-mps-server", "compute", 1<<20))(c.gpu(0, 1))
+	inUse(isOf(1001, "python", "compute", 20<<30))(c.card(0, 0))
+	inUse(bobs, isOf(5000, "/usr/bin/nvidia-cuda-mps-server", "compute", 1<<20))(c.card(0, 1))
 	found := look()
 	says(t, found, codes.LeftBehind, "gpu01 GPU 0: 20.0 GiB in use: python (pid 1001, 20.0 GiB), left by this run")
-	inUse(isOf(5001, "x", "compute", 3<<30))(c.gpu(0, 0))
+	inUse(isOf(5001, "x", "compute", 3<<30))(c.card(0, 0))
 	found = look()
 	says(t, found, codes.GPUInUse, "gpu01 GPU 0: 3.0 GiB in use: x (pid 5001")
 	if found[0].Severity != Warn || *found[0].Rank != 0 {
 		t.Error(text(found))
 	}
-	inUse()(c.gpu(0, 0))
-	c.gpu(0, 0).Memory.Used = ptr(uint64(9 << 30))
+	inUse()(c.card(0, 0))
+	c.card(0, 0).Memory.Used = ptr(uint64(9 << 30))
 	says(t, look(), codes.MemoryUnexplained, "gpu01 GPU 0: 9.0 GiB in use, 4 MiB before the run, and no process shows that holds it")
-	c.gpu(0, 0).State = plugins.StateLost
-	c.gpu(0, 1).State = plugins.StateNeedsReset
+	c.card(0, 0).State = gpu.StateLost
+	c.card(0, 1).State = gpu.StateNeedsReset
 	says(t, look(), codes.GPULost, "gpu01 GPU 0: lost", codes.GPUNeedsReset, "gpu01 GPU 1: of no use")
-	c.gpu(0, 0).State, c.gpu(0, 1).State = plugins.StateUnknown, plugins.StateOK
-	c.gpu(0, 1).UUID = "GPU-other"
+	c.card(0, 0).State, c.card(0, 1).State = gpu.StateUnknown, gpu.StateOK
+	c.card(0, 1).UUID = "GPU-other"
 	says(t, look(), codes.GPUMissing, "gpu01 GPU 1: GPU 1 of the plan", codes.GPUSilent, "gpu01 GPU 0: no proper answer")
 	d := *c.facts(0).Devices
-	d.GPUs, d.None = nil, "no driver"
+	d.Inventory, d.None = nil, "no driver"
 	says(t, Empty(c.Plan, 0, &d, ours), codes.CannotSee, "gpu01: its GPUs cannot be looked at: no driver")
 	says(t, Empty(c.Plan, 0, nil, ours))
 }
@@ -396,7 +396,7 @@ func TestEmptyGPUsAreSilentAndHoldersAreNamed(t *testing.T) {
 // GPUs that were chosen as idle have to be.
 func TestAStrangerOnAGPUThatWasChosenAsIdleIsAFailure(t *testing.T) {
 	c := healthy(t, 1, "devices = 2")
-	inUse(bobs)(c.gpu(0, 0))
+	inUse(bobs)(c.card(0, 0))
 	if found := Empty(c.Plan, 0, c.facts(0).Devices, func(int) bool { return false }); len(found) != 1 || found[0].Severity != Fail {
 		t.Error(text(found))
 	}

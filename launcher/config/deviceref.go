@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // deviceForms says how a device can be named.
@@ -40,7 +40,7 @@ func deviceKey(text string) (string, bool) {
 	if n, ok := deviceNumber(text); ok {
 		return strconv.Itoa(n), true
 	}
-	if address, ok := plugins.SysfsPCI(text); ok {
+	if address, ok := gpu.SysfsPCI(text); ok {
 		return address, true
 	}
 	return strings.ToLower(text), gpuForm.MatchString(text) || migForm.MatchString(text)

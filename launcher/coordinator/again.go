@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
 )
 
@@ -16,7 +16,7 @@ const portRetries = 3
 // portWasTaken reports whether a rank failed because somebody else took MASTER_PORT
 // between muster's letting go and rank 0's listening, and if so has the attempt ended
 // and another one follow.
-func (b *brain) portWasTaken(e *orders.Ended) bool {
+func (b *brain) portWasTaken(e *message.Ended) bool {
 	if e.Rank != 0 || b.ports >= portRetries || !saysPortTaken(e.Tail, b.port) {
 		return false
 	}

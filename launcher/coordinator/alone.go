@@ -6,7 +6,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/failure"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -120,7 +120,7 @@ func (b *brain) startAlone(p *place) {
 	if b.watch != nil {
 		b.watch.Began(p.at, p.rank, b.now.Sub(b.begun).Seconds())
 	}
-	b.send(r.host, orders.Order{Start: start})
+	b.send(r.host, message.Command{Start: start})
 	b.actions = append(b.actions, action{began: &beginning{r.attempt, p.rank}})
 }
 
@@ -284,16 +284,16 @@ func (b *brain) drain() {
 
 // closeHost has nothing more started on a host that is lost since at, and ends what runs
 // there.
-func (b *brain) closeHost(host int, at rendezvous.Instant, class, message string) {
+func (b *brain) closeHost(host int, at rendezvous.Instant, class, reason string) {
 	h := b.hosts[host]
 	if h.closed != nil {
 		return
 	}
 	h.closedAt = at
-	h.closed = &report.Cause{Class: class, Message: message, Host: h.name}
-	b.say(event.Event{Kind: event.Lost, Host: h.name, Message: message, Silent: class == report.ClassHostLost})
+	h.closed = &report.Cause{Class: class, Message: reason, Host: h.name}
+	b.say(event.Event{Kind: event.Lost, Host: h.name, Message: reason, Silent: class == report.ClassHostLost})
 	if h.linked && !h.gone {
-		b.send(host, orders.Order{Stop: &orders.Stop{Reason: message}})
+		b.send(host, message.Command{Stop: &message.Stop{Reason: reason}})
 	}
 	for _, p := range b.places.all {
 		if b.plan.Ranks[p.at].Host == host && p.rank != nowhere && !p.runs {

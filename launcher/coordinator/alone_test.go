@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -40,7 +40,7 @@ func (d *drill) startedTasks() (tasks []int) {
 // taskEnded: a task's worker ended, as of an attempt.
 func (d *drill) taskEnded(task, attempt, code int) {
 	r := d.b.ranks[task]
-	d.news(r.host, orders.News{Ended: &orders.Ended{Rank: task, Attempt: attempt, Code: code, Evidence: &orders.Evidence{}}})
+	d.news(r.host, message.Update{Ended: &message.Ended{Rank: task, Attempt: attempt, Code: code, Evidence: &message.Evidence{}}})
 }
 
 func TestTasksComeToPlacesAsTheyBecomeFree(t *testing.T) {
@@ -98,7 +98,7 @@ func TestAStopLeavesWhatWaitsUndone(t *testing.T) {
 	d.b.stopRequested(stopRequest{exit: 130, reason: "Ctrl-C"})
 	d.take()
 	for task := range 6 {
-		d.news(d.b.ranks[task].host, orders.News{Ended: &orders.Ended{Rank: task, Sent: "SIGTERM", Signal: "SIGTERM"}})
+		d.news(d.b.ranks[task].host, message.Update{Ended: &message.Ended{Rank: task, Sent: "SIGTERM", Signal: "SIGTERM"}})
 	}
 	r := d.end(0, 1, 2)
 	if r.Outcome != report.Stopped || r.Exit != 130 || !strings.Contains(r.FirstCause.Message, "not done: 7 of 7 tasks") || r.Ranks[6].Outcome != report.NotRun || r.Ranks[0].Outcome != report.Stopped {
@@ -142,10 +142,10 @@ func TestTasksGoOnWithoutAHostThatIsSilent(t *testing.T) {
 func TestTasksThatNoHostIsLeftForAreAFailure(t *testing.T) {
 	d := newSweep(t, `["a", "b", "c", "d", "e", "f", "g", "h"]`, "")
 	for task := range 6 {
-		d.news(d.b.ranks[task].host, orders.News{Failing: &orders.Failing{Reason: "its keeper died"}})
+		d.news(d.b.ranks[task].host, message.Update{Failing: &message.Failing{Reason: "its keeper died"}})
 	}
 	for task := range 6 {
-		d.news(d.b.ranks[task].host, orders.News{Ended: &orders.Ended{Rank: task, Sent: "SIGTERM", Signal: "SIGTERM"}})
+		d.news(d.b.ranks[task].host, message.Update{Ended: &message.Ended{Rank: task, Sent: "SIGTERM", Signal: "SIGTERM"}})
 	}
 	r := d.end(0, 1, 2)
 	if r.Outcome != report.Failed || r.Exit != report.ExitUnreachable || r.Ranks[7].Outcome != report.NotRun {
@@ -157,7 +157,7 @@ func TestTasksThatNoHostIsLeftForAreAFailure(t *testing.T) {
 func TestATaskBeyondThePlacesThatFailsIsFoundOut(t *testing.T) {
 	d := newSweep(t, `["a", "b", "c", "d", "e", "f", "g", "h"]`, "")
 	d.taskEnded(3, 0, 0)
-	d.news(d.b.ranks[6].host, orders.News{Ended: &orders.Ended{Rank: 6, Code: 5, Evidence: &orders.Evidence{Devices: &orders.Devices{}}}})
+	d.news(d.b.ranks[6].host, message.Update{Ended: &message.Ended{Rank: 6, Code: 5, Evidence: &message.Evidence{Devices: &message.Devices{}}}})
 	for _, task := range []int{0, 1, 2, 4, 5, 7} {
 		d.taskEnded(task, 0, 0)
 	}
@@ -170,11 +170,11 @@ func TestATaskBeyondThePlacesThatFailsIsFoundOut(t *testing.T) {
 // none is taken for a good one, nor what was ordered to start for what never began.
 func TestTasksWhoseEndIsNotKnownDidNotEndWell(t *testing.T) {
 	d := newSweep(t, `["a", "b", "c", "d", "e", "f", "g"]`, "")
-	d.news(1, orders.News{Started: &orders.Started{Rank: 2, PID: 102}})
+	d.news(1, message.Update{Started: &message.Started{Rank: 2, PID: 102}})
 	d.b.stopRequested(stopRequest{exit: 130, reason: "Ctrl-C"})
 	d.take()
 	for _, task := range []int{0, 1, 4, 5} {
-		d.news(d.b.ranks[task].host, orders.News{Ended: &orders.Ended{Rank: task, Sent: "SIGTERM", Signal: "SIGTERM"}})
+		d.news(d.b.ranks[task].host, message.Update{Ended: &message.Ended{Rank: task, Sent: "SIGTERM", Signal: "SIGTERM"}})
 	}
 	d.tick(31*time.Second, 0, 2)
 	r := d.end(0, 2)
@@ -188,7 +188,7 @@ func TestWhatWasSaidIsKeptOfTheFirstTaskThatFailedOnly(t *testing.T) {
 	d := newSweep(t, `["a", "b"]`, "")
 	for _, task := range []int{1, 0} {
 		d.after(time.Second)
-		d.news(0, orders.News{Ended: &orders.Ended{Rank: task, Code: 4, Tail: []byte("no data"), Evidence: &orders.Evidence{}}})
+		d.news(0, message.Update{Ended: &message.Ended{Rank: task, Code: 4, Tail: []byte("no data"), Evidence: &message.Evidence{}}})
 	}
 	if u := d.b.ranks[0].alone; u.cause.Tail != "" || u.trials.cause != nil || u.cause.Class == "" {
 		t.Errorf("of the second: %+v", u.cause)
@@ -203,8 +203,8 @@ func TestALateEndOfATaskThatWasGivenUpChangesNothing(t *testing.T) {
 	d := newSweep(t, `["a", "b", "c", "d", "e", "f", "g"]`, "")
 	d.tick(31*time.Second, 0, 2)
 	d.check("given up", d.b.ranks[2].alone.over, true)
-	d.news(1, orders.News{Started: &orders.Started{Rank: 2, PID: 7}})
-	d.news(1, orders.News{Ended: &orders.Ended{Rank: 2, Sent: "SIGTERM", Signal: "SIGTERM", Evidence: &orders.Evidence{}}})
+	d.news(1, message.Update{Started: &message.Started{Rank: 2, PID: 7}})
+	d.news(1, message.Update{Ended: &message.Ended{Rank: 2, Sent: "SIGTERM", Signal: "SIGTERM", Evidence: &message.Evidence{}}})
 	for _, task := range []int{0, 1, 4, 5, 6} {
 		d.taskEnded(task, 0, 0)
 	}
@@ -215,9 +215,9 @@ func TestALateEndOfATaskThatWasGivenUpChangesNothing(t *testing.T) {
 
 func TestATaskThatEndsWellOnAHostThatGivesUpIsDone(t *testing.T) {
 	d := newSweep(t, `["a", "b", "c", "d", "e", "f"]`, "")
-	d.news(1, orders.News{Failing: &orders.Failing{Reason: "its keeper died"}})
+	d.news(1, message.Update{Failing: &message.Failing{Reason: "its keeper died"}})
 	d.taskEnded(2, 0, 0)
-	d.news(1, orders.News{Ended: &orders.Ended{Rank: 3, Sent: "SIGTERM", Signal: "SIGTERM"}})
+	d.news(1, message.Update{Ended: &message.Ended{Rank: 3, Sent: "SIGTERM", Signal: "SIGTERM"}})
 	for _, task := range []int{0, 1, 4, 5} {
 		d.taskEnded(task, 0, 0)
 	}
@@ -229,9 +229,9 @@ func TestATaskThatEndsWellOnAHostThatGivesUpIsDone(t *testing.T) {
 // What has ended well stays so when its host is lost before it could tell.
 func TestATaskThatHasEndedWellOnALostHostIsDone(t *testing.T) {
 	d := newSweep(t, `["a", "b", "c", "d", "e", "f"]`, "")
-	d.news(1, orders.News{Failing: &orders.Failing{Reason: "its keeper died"}})
+	d.news(1, message.Update{Failing: &message.Failing{Reason: "its keeper died"}})
 	d.taskEnded(2, 0, 0)
-	d.news(1, orders.News{Ended: &orders.Ended{Rank: 3, Sent: "SIGTERM", Code: 0}})
+	d.news(1, message.Update{Ended: &message.Ended{Rank: 3, Sent: "SIGTERM", Code: 0}})
 	for _, task := range []int{0, 1, 4, 5} {
 		d.taskEnded(task, 0, 0)
 	}
@@ -276,7 +276,7 @@ func TestATaskThatFailedBeforeTheHeadHostWasLostIsTheFirstCause(t *testing.T) {
 	d.after(time.Second)
 	d.b.keeperDied()
 	for _, task := range []int{0, 1, 2, 3, 4, 6} {
-		d.news(d.b.ranks[task].host, orders.News{Ended: &orders.Ended{Rank: task, Sent: "SIGTERM", Signal: "SIGTERM"}})
+		d.news(d.b.ranks[task].host, message.Update{Ended: &message.Ended{Rank: task, Sent: "SIGTERM", Signal: "SIGTERM"}})
 	}
 	if r := d.end(0, 1, 2); r.Exit != 4 || *r.FirstCause.Rank != 5 || r.Ranks[0].Outcome != report.Failed || r.Ranks[2].Outcome != report.Stopped {
 		t.Errorf("the report is %+v", r)
@@ -286,8 +286,8 @@ func TestATaskThatFailedBeforeTheHeadHostWasLostIsTheFirstCause(t *testing.T) {
 func TestNewsOfTasksOnAHostThatWasGivenUpComesTooLate(t *testing.T) {
 	d := newSweep(t, `["a", "b", "c", "d", "e", "f"]`, "")
 	d.tick(31*time.Second, 0, 2)
-	d.news(1, orders.News{Started: &orders.Started{Rank: 2, PID: 102}})
-	d.news(1, orders.News{Ended: &orders.Ended{Rank: 2, Sent: "SIGTERM", Signal: "SIGTERM"}})
+	d.news(1, message.Update{Started: &message.Started{Rank: 2, PID: 102}})
+	d.news(1, message.Update{Ended: &message.Ended{Rank: 2, Sent: "SIGTERM", Signal: "SIGTERM"}})
 	for _, task := range []int{0, 1, 4, 5} {
 		d.taskEnded(task, 0, 0)
 	}
@@ -301,7 +301,7 @@ func TestNewsOfTasksOnAHostThatWasGivenUpComesTooLate(t *testing.T) {
 func TestAFindingOfAPlaceThatNoTaskTakesIsOfNoTask(t *testing.T) {
 	d := newGPUDrill(t, "mode = \"independent\"\n tasks = [\"a\"]")
 	recovery := "reset"
-	d.b.plan.Facts(1).Devices.GPUs.GPUs[1].Recovery = &recovery
+	d.b.plan.Facts(1).Devices.Inventory.GPUs[1].Recovery = &recovery
 	for host := range 2 {
 		d.join(host)
 		d.ready(host)

@@ -7,8 +7,8 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/observe"
-	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
@@ -125,7 +125,7 @@ type rankState struct {
 	asked   bool         // its host was told to start it
 	started bool
 	log     string
-	ended   *orders.Ended
+	ended   *message.Ended
 	lost    bool // its host is given up
 	at      rendezvous.Instant
 	// observed is the newest that the worker has told of itself; nil where that was nothing.
@@ -167,7 +167,7 @@ type action struct {
 
 type send struct {
 	host  int
-	order orders.Order
+	order message.Command
 }
 
 // beginning is what is being started: all ranks, or one.
@@ -205,11 +205,11 @@ func (b *brain) take() []action {
 	return actions
 }
 
-func (b *brain) send(host int, o orders.Order) {
+func (b *brain) send(host int, o message.Command) {
 	b.actions = append(b.actions, action{send: &send{host, o}})
 }
 
-func (b *brain) sendAll(o orders.Order) {
+func (b *brain) sendAll(o message.Command) {
 	for i, h := range b.hosts {
 		if h.linked && !h.gone {
 			b.send(i, o)

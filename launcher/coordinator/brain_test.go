@@ -10,7 +10,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous"
@@ -62,7 +62,7 @@ func newDrillOf(t *testing.T, more string) *drill {
 
 func (d *drill) take() { d.all = append(d.all, d.b.take()...) }
 
-func (d *drill) news(host int, n orders.News) {
+func (d *drill) news(host int, n message.Update) {
 	d.b.news(host, n, d.b.now)
 	d.take()
 }
@@ -76,10 +76,10 @@ func reached(addr string, err string) rendezvous.Reach {
 func (d *drill) join(host int) {
 	d.b.joined(host)
 	d.take()
-	d.news(host, orders.News{Reached: &orders.Reached{Complete: true, Results: []rendezvous.Reach{reached("10.0.0.1", ""), reached("10.1.0.1", "")}}})
+	d.news(host, message.Update{Reached: &message.Reached{Complete: true, Results: []rendezvous.Reach{reached("10.0.0.1", ""), reached("10.1.0.1", "")}}})
 }
 
-func (d *drill) ready(host int) { d.news(host, orders.News{Prepared: &orders.Prepared{}}) }
+func (d *drill) ready(host int) { d.news(host, message.Update{Prepared: &message.Prepared{}}) }
 
 // run brings all hosts up and starts the workers.
 func (d *drill) run() *drill {
@@ -87,16 +87,16 @@ func (d *drill) run() *drill {
 		d.join(host)
 		d.ready(host)
 	}
-	d.news(0, orders.News{PortHeld: &orders.PortHeld{Port: 20000}})
+	d.news(0, message.Update{PortHeld: &message.PortHeld{Port: 20000}})
 	for rank := range 6 {
-		d.news(rank/2, orders.News{Started: &orders.Started{Rank: rank, PID: 100 + rank}})
+		d.news(rank/2, message.Update{Started: &message.Started{Rank: rank, PID: 100 + rank}})
 	}
 	return d
 }
 
-func (d *drill) ended(rank int, e orders.Ended) {
+func (d *drill) ended(rank int, e message.Ended) {
 	e.Rank = rank
-	d.news(rank/2, orders.News{Ended: &e})
+	d.news(rank/2, message.Update{Ended: &e})
 }
 
 // tick lets time pass in which the given hosts are heard.
@@ -117,7 +117,7 @@ func (d *drill) end(hosts ...int) *report.Report {
 	d.t.Helper()
 	d.b.flushed()
 	for _, host := range hosts {
-		d.news(host, orders.News{Finished: &orders.Finished{}})
+		d.news(host, message.Update{Finished: &message.Finished{}})
 	}
 	d.take()
 	for _, a := range d.all {
@@ -129,7 +129,7 @@ func (d *drill) end(hosts ...int) *report.Report {
 	return nil
 }
 
-func (d *drill) sent(want func(orders.Order) bool) (hosts []int) {
+func (d *drill) sent(want func(message.Command) bool) (hosts []int) {
 	for _, a := range d.all {
 		if a.send != nil && want(a.send.order) {
 			hosts = append(hosts, a.send.host)
@@ -138,10 +138,10 @@ func (d *drill) sent(want func(orders.Order) bool) (hosts []int) {
 	return hosts
 }
 
-func isStart(o orders.Order) bool  { return o.Start != nil }
-func isStop(o orders.Order) bool   { return o.Stop != nil }
-func isKill(o orders.Order) bool   { return o.Stop != nil && o.Stop.Kill }
-func isFinish(o orders.Order) bool { return o.Finish != nil }
+func isStart(o message.Command) bool  { return o.Start != nil }
+func isStop(o message.Command) bool   { return o.Stop != nil }
+func isKill(o message.Command) bool   { return o.Stop != nil && o.Stop.Kill }
+func isFinish(o message.Command) bool { return o.Finish != nil }
 
 func (d *drill) check(what string, got, want any) {
 	d.t.Helper()
@@ -156,7 +156,7 @@ func TestNoWorkerStartsBeforeEveryHostIsReady(t *testing.T) {
 	d.ready(0)
 	d.join(1)
 	d.ready(1)
-	d.news(0, orders.News{PortHeld: &orders.PortHeld{Port: 20000}})
+	d.news(0, message.Update{PortHeld: &message.PortHeld{Port: 20000}})
 	d.join(2)
 	d.check("starts with a host not ready", d.sent(isStart), []int{})
 	d.ready(2)
@@ -166,7 +166,7 @@ func TestNoWorkerStartsBeforeEveryHostIsReady(t *testing.T) {
 func TestAllRanksWellIsWell(t *testing.T) {
 	d := newDrill(t).run()
 	for rank := range 6 {
-		d.ended(rank, orders.Ended{})
+		d.ended(rank, message.Ended{})
 	}
 	r := d.end(0, 1, 2)
 	d.check("outcome", r.Outcome, report.OK)
@@ -176,10 +176,10 @@ func TestAllRanksWellIsWell(t *testing.T) {
 
 func TestTheFirstFailureStopsTheOthersAndIsTheCause(t *testing.T) {
 	d := newDrill(t).run()
-	d.ended(3, orders.Ended{Code: 3})
+	d.ended(3, message.Ended{Code: 3})
 	d.check("stops", d.sent(isStop), []int{0, 1, 2})
 	for _, rank := range []int{0, 1, 2, 4, 5} {
-		d.ended(rank, orders.Ended{Signal: "SIGKILL", Sent: "SIGKILL"})
+		d.ended(rank, message.Ended{Signal: "SIGKILL", Sent: "SIGKILL"})
 	}
 	r := d.end(0, 1, 2)
 	d.check("exit", r.Exit, 3)
@@ -190,20 +190,20 @@ func TestTheFirstFailureStopsTheOthersAndIsTheCause(t *testing.T) {
 // News of an earlier failure can arrive after that of a later one.
 func TestTheCauseIsFirstInTimeAndNotInArrival(t *testing.T) {
 	d := newDrill(t).run()
-	d.ended(5, orders.Ended{Code: 1})
-	d.b.news(0, orders.News{Ended: &orders.Ended{Rank: 0, Code: 7}}, d.b.now.Add(-time.Second))
+	d.ended(5, message.Ended{Code: 1})
+	d.b.news(0, message.Update{Ended: &message.Ended{Rank: 0, Code: 7}}, d.b.now.Add(-time.Second))
 	d.take()
 	for _, rank := range []int{1, 2, 3, 4} {
-		d.ended(rank, orders.Ended{Sent: "SIGTERM", Signal: "SIGTERM"})
+		d.ended(rank, message.Ended{Sent: "SIGTERM", Signal: "SIGTERM"})
 	}
 	d.check("exit", d.end(0, 1, 2).Exit, 7)
 }
 
 func TestASignalGivesTheStatusThatAShellGives(t *testing.T) {
 	d := newDrill(t).run()
-	d.ended(0, orders.Ended{Signal: "SIGSEGV"})
+	d.ended(0, message.Ended{Signal: "SIGSEGV"})
 	for rank := 1; rank < 6; rank++ {
-		d.ended(rank, orders.Ended{Sent: "SIGTERM"})
+		d.ended(rank, message.Ended{Sent: "SIGTERM"})
 	}
 	d.check("exit", d.end(0, 1, 2).Exit, 139)
 }
@@ -213,10 +213,10 @@ func TestEveryHostThatCannotPrepareIsNamedAtOnce(t *testing.T) {
 	for host := range 3 {
 		d.join(host)
 	}
-	d.news(0, orders.News{Prepared: &orders.Prepared{Error: "workdir: no such folder"}})
+	d.news(0, message.Update{Prepared: &message.Prepared{Error: "workdir: no such folder"}})
 	d.check("finishes before all have answered", d.sent(isFinish), []int{})
 	d.ready(1)
-	d.news(2, orders.News{Prepared: &orders.Prepared{Error: "setup ended with exit status 3", Output: []byte("oops")}})
+	d.news(2, message.Update{Prepared: &message.Prepared{Error: "setup ended with exit status 3", Output: []byte("oops")}})
 	r := d.end(0, 1, 2)
 	d.check("exit", r.Exit, report.ExitRefused)
 	d.check("starts", d.sent(isStart), []int{})
@@ -234,13 +234,13 @@ func TestRanksMeetWhereEveryHostWasSeenToReach(t *testing.T) {
 		d.take()
 		d.ready(host)
 	}
-	d.news(0, orders.News{PortHeld: &orders.PortHeld{Port: 20000}})
+	d.news(0, message.Update{PortHeld: &message.PortHeld{Port: 20000}})
 	for host := range 3 {
 		first := reached("10.0.0.1", "")
 		if host == 2 {
 			first = reached("10.0.0.1", "no route")
 		}
-		d.news(host, orders.News{Reached: &orders.Reached{Complete: true, Results: []rendezvous.Reach{first, reached("10.1.0.1", "")}}})
+		d.news(host, message.Update{Reached: &message.Reached{Complete: true, Results: []rendezvous.Reach{first, reached("10.1.0.1", "")}}})
 	}
 	d.check("starts", d.sent(isStart), []int{0, 1, 2})
 	d.check("address", d.b.meeting().MasterAddr, "10.1.0.1")
@@ -253,13 +253,13 @@ func TestNoCommonAddressIsRefusedWithATable(t *testing.T) {
 		d.take()
 		d.ready(host)
 	}
-	d.news(0, orders.News{PortHeld: &orders.PortHeld{Port: 20000}})
+	d.news(0, message.Update{PortHeld: &message.PortHeld{Port: 20000}})
 	for host := range 3 {
 		results := []rendezvous.Reach{reached("10.0.0.1", ""), reached("10.1.0.1", "")}
 		if host > 0 {
 			results[host-1].Error = "no route"
 		}
-		d.news(host, orders.News{Reached: &orders.Reached{Complete: true, Results: results}})
+		d.news(host, message.Update{Reached: &message.Reached{Complete: true, Results: results}})
 	}
 	r := d.end(0, 1, 2)
 	d.check("exit", r.Exit, report.ExitUnreachable)
@@ -276,7 +276,7 @@ func TestALostConnectionStopsTheOthersAtOnce(t *testing.T) {
 	d.take()
 	d.check("stops", d.sent(isStop), []int{0, 1, 2})
 	for _, rank := range []int{0, 1, 4, 5} {
-		d.ended(rank, orders.Ended{Sent: "SIGTERM"})
+		d.ended(rank, message.Ended{Sent: "SIGTERM"})
 	}
 	d.check("waits for the lost host", d.b.phase, stopping)
 	d.tick(d.b.lease, 0, 2)
@@ -292,7 +292,7 @@ func TestAHostWhoseKeeperHasEndedIsNotWaitedFor(t *testing.T) {
 	d.b.hostEmpty(1)
 	d.take()
 	for _, rank := range []int{0, 1, 4, 5} {
-		d.ended(rank, orders.Ended{Sent: "SIGTERM"})
+		d.ended(rank, message.Ended{Sent: "SIGTERM"})
 	}
 	d.check("exit", d.end(0, 2).Exit, report.ExitUnreachable)
 }
@@ -305,7 +305,7 @@ func TestASilentHostIsLostAfterTheLease(t *testing.T) {
 	d.tick(d.b.lease, 0, 1)
 	d.check("stops", d.sent(isStop), []int{0, 1})
 	for rank := range 4 {
-		d.ended(rank, orders.Ended{Sent: "SIGTERM"})
+		d.ended(rank, message.Ended{Sent: "SIGTERM"})
 	}
 	r := d.end(0, 1)
 	d.check("class", r.FirstCause.Class, report.ClassHostLost)
@@ -327,9 +327,9 @@ func TestAHostThatWasSilentBeforeAWorkerFailedIsTheCause(t *testing.T) {
 			d := newDrill(t).run()
 			heard := d.b.now
 			d.after(c.silent)
-			d.ended(1, orders.Ended{Code: 1})
+			d.ended(1, message.Ended{Code: 1})
 			for _, rank := range []int{0, 2, 3} {
-				d.ended(rank, orders.Ended{Sent: "SIGTERM"})
+				d.ended(rank, message.Ended{Sent: "SIGTERM"})
 			}
 			d.after(d.b.lease)
 			d.b.tick(func(host int) (rendezvous.Instant, bool) {
@@ -348,7 +348,7 @@ func TestWhatWorkersMakeOfALostHostIsNoCause(t *testing.T) {
 	d.b.dropped(0, "EOF")
 	d.after(time.Millisecond)
 	for _, rank := range []int{2, 3, 4, 5} {
-		d.ended(rank, orders.Ended{Code: 1, Tail: []byte("Socket Timeout")})
+		d.ended(rank, message.Ended{Code: 1, Tail: []byte("Socket Timeout")})
 	}
 	d.b.hostEmpty(0)
 	d.take()
@@ -367,7 +367,7 @@ func TestCtrlCLadder(t *testing.T) {
 	d.take()
 	d.check("kills", d.sent(isKill), []int{0, 1, 2})
 	for rank := range 6 {
-		d.ended(rank, orders.Ended{Sent: "SIGKILL", Signal: "SIGKILL"})
+		d.ended(rank, message.Ended{Sent: "SIGKILL", Signal: "SIGKILL"})
 	}
 	r := d.end(0, 1, 2)
 	d.check("exit", r.Exit, 130)
@@ -380,7 +380,7 @@ func TestAStopAfterTheLastEndIsNoStop(t *testing.T) {
 		d := newDrill(t).run()
 		d.b.stopRequested(stopRequest{exit: 130, reason: "Ctrl-C"})
 		for rank := range 6 {
-			e := orders.Ended{}
+			e := message.Ended{}
 			if rank == 5 {
 				e.Sent = sent
 			}
@@ -412,7 +412,7 @@ func TestASetupThatWasEndedIsNoReasonForTheEnd(t *testing.T) {
 		d.join(host)
 	}
 	d.b.stopRequested(stopRequest{exit: report.ExitInterrupted, reason: "Ctrl-C"})
-	d.news(1, orders.News{Prepared: &orders.Prepared{Error: "setup ended with killed by SIGTERM"}})
+	d.news(1, message.Update{Prepared: &message.Prepared{Error: "setup ended with killed by SIGTERM"}})
 	r := d.end(0, 1, 2)
 	d.check("exit", r.Exit, report.ExitInterrupted)
 	d.check("outcome", r.Outcome, report.Stopped)
@@ -432,7 +432,7 @@ func TestALauncherThatLeavesEndsOnlyWhatIsNotCommitted(t *testing.T) {
 
 func TestAnEarlyExitIsSaidAndThenFails(t *testing.T) {
 	d := newDrill(t).run()
-	d.ended(0, orders.Ended{})
+	d.ended(0, message.Ended{})
 	d.tick(d.b.early.Notice, 0, 1, 2)
 	warned := slices.ContainsFunc(d.all, func(a action) bool { return a.event != nil && a.event.Kind == event.Warning })
 	d.check("said", warned, true)
@@ -440,7 +440,7 @@ func TestAnEarlyExitIsSaidAndThenFails(t *testing.T) {
 	d.tick(d.b.early.Limit, 0, 1, 2)
 	d.check("stops", d.sent(isStop), []int{0, 1, 2})
 	for rank := 1; rank < 6; rank++ {
-		d.ended(rank, orders.Ended{Sent: "SIGTERM"})
+		d.ended(rank, message.Ended{Sent: "SIGTERM"})
 	}
 	r := d.end(0, 1, 2)
 	d.check("class", r.FirstCause.Class, report.ClassEarlyExit)
@@ -450,7 +450,7 @@ func TestAnEarlyExitIsSaidAndThenFails(t *testing.T) {
 func TestRanksThatEndUnevenlyButWellAreNoFailure(t *testing.T) {
 	d := newDrill(t).run()
 	for rank := range 6 {
-		d.ended(rank, orders.Ended{})
+		d.ended(rank, message.Ended{})
 		d.tick(time.Minute, 0, 1, 2)
 	}
 	d.check("exit", d.end(0, 1, 2).Exit, 0)
@@ -458,7 +458,7 @@ func TestRanksThatEndUnevenlyButWellAreNoFailure(t *testing.T) {
 
 func TestNewsOfAnotherAttemptIsDropped(t *testing.T) {
 	d := newDrill(t).run()
-	d.ended(0, orders.Ended{Attempt: 7, Code: 1})
+	d.ended(0, message.Ended{Attempt: 7, Code: 1})
 	d.check("stops", d.sent(isStop), []int{})
 }
 
@@ -466,20 +466,22 @@ func TestASignalIsPassedOnOnceToEachHost(t *testing.T) {
 	d := newDrill(t).run()
 	d.b.signal("SIGUSR1")
 	d.take()
-	d.check("signals", d.sent(func(o orders.Order) bool { return o.Signal != nil }), []int{0, 1, 2})
+	d.check("signals", d.sent(func(o message.Command) bool { return o.Signal != nil }), []int{0, 1, 2})
 }
 
 func TestAnEndWhileThePortOfTheNextAttemptIsTaken(t *testing.T) {
 	for name, end := range map[string]func(*drill){
-		"by the user":         func(d *drill) { d.b.stopRequested(stopRequest{exit: 130, reason: "Ctrl-C"}) },
-		"by a lost host":      func(d *drill) { d.b.dropped(1, "EOF"); d.b.hostEmpty(1) },
-		"as there is no port": func(d *drill) { d.news(0, orders.News{PortHeld: &orders.PortHeld{Attempt: 1, Error: "none is free"}}) },
+		"by the user":    func(d *drill) { d.b.stopRequested(stopRequest{exit: 130, reason: "Ctrl-C"}) },
+		"by a lost host": func(d *drill) { d.b.dropped(1, "EOF"); d.b.hostEmpty(1) },
+		"as there is no port": func(d *drill) {
+			d.news(0, message.Update{PortHeld: &message.PortHeld{Attempt: 1, Error: "none is free"}})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDrill(t).run()
-			d.ended(0, orders.Ended{Code: 1, Tail: []byte("EADDRINUSE 20000")})
+			d.ended(0, message.Ended{Code: 1, Tail: []byte("EADDRINUSE 20000")})
 			for rank := 1; rank < 6; rank++ {
-				d.ended(rank, orders.Ended{Sent: "SIGTERM", Signal: "SIGTERM"})
+				d.ended(rank, message.Ended{Sent: "SIGTERM", Signal: "SIGTERM"})
 			}
 			d.check("phase", d.b.phase, restarting)
 			end(d)

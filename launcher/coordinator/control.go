@@ -11,7 +11,7 @@ import (
 
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -84,7 +84,7 @@ func (s control) Logs(request *pb.LogsRequest, stream pb.Control_LogsServer) err
 	for _, rank := range request.Ranks {
 		from[int(rank)] = int64(request.From[rank])
 		if request.Tail {
-			from[int(rank)] = orders.FromTail
+			from[int(rank)] = message.FromTail
 		}
 		if attempt, known := request.Attempt[rank]; known {
 			of[int(rank)] = int(attempt)

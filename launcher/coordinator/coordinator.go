@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -147,7 +147,7 @@ func (c *Coordinator) hubEvent(e rendezvous.Event) {
 	case rendezvous.Dropped:
 		c.brain.dropped(host, fmt.Sprint(e.Err))
 	case rendezvous.Message:
-		var n orders.News
+		var n message.Update
 		if err := json.Unmarshal(e.Payload, &n); err != nil {
 			c.brain.internal(fmt.Errorf("%s said %.80q: %w", e.Member, e.Payload, err))
 			return
@@ -209,7 +209,7 @@ func (c *Coordinator) act() {
 		switch {
 		case a.send != nil:
 			// A name that the hub does not know cannot occur: begin has admitted all.
-			_ = c.hub.Send(c.brain.hosts[a.send.host].name, orders.Encode(a.send.order))
+			_ = c.hub.Send(c.brain.hosts[a.send.host].name, message.Encode(a.send.order))
 		case a.event != nil:
 			if r := a.event.Report; r != nil {
 				if err := c.keepReport(r); err != nil {
@@ -225,7 +225,7 @@ func (c *Coordinator) act() {
 		case a.began != nil:
 			c.attemptBegins()
 			if c.followers > 0 {
-				c.brain.sendAll(orders.Order{Pace: &orders.Pace{Every: followedPace}})
+				c.brain.sendAll(message.Command{Pace: &message.Pace{Every: followedPace}})
 				defer c.act()
 			}
 		case a.wrap:
@@ -264,8 +264,8 @@ func (c *Coordinator) askFor(r *reading, host, attempt int) {
 		return rank < len(c.brain.ranks) && c.brain.ranks[rank].host == host
 	})
 	if len(ranks) > 0 {
-		_ = c.hub.Send(c.brain.hosts[host].name, orders.Encode(orders.Order{
-			Follow: &orders.Follow{Subscription: r.name, Attempt: attempt, Ranks: ranks},
+		_ = c.hub.Send(c.brain.hosts[host].name, message.Encode(message.Command{
+			Follow: &message.Follow{Subscription: r.name, Attempt: attempt, Ranks: ranks},
 		}))
 	}
 }
@@ -297,7 +297,7 @@ func (c *Coordinator) beginAlone(r *reading) {
 			continue
 		}
 		s := c.brain.ranks[rank]
-		if !s.asked || s.alone.over && from == orders.FromTail {
+		if !s.asked || s.alone.over && from == message.FromTail {
 			continue
 		}
 		attempt := s.attempt

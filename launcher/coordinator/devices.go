@@ -7,21 +7,21 @@ import (
 
 	"github.com/muster-dev/muster/launcher/failure"
 	"github.com/muster-dev/muster/launcher/failure/class"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
 // deviceEvent is what the driver of a host has reported within the attempt.
 type deviceEvent struct {
-	*orders.DeviceEvent
+	*message.DeviceEvent
 	at rendezvous.Instant
 }
 
 // deviceReported takes in what a host's driver reports of a device. By itself it ends nothing: it
 // is told, and counts when a worker dies.
-func (b *brain) deviceReported(host int, e *orders.DeviceEvent, at rendezvous.Instant) {
+func (b *brain) deviceReported(host int, e *message.DeviceEvent, at rendezvous.Instant) {
 	if e.Attempt != b.attempt || b.phase != running && b.phase != stopping {
 		return
 	}
@@ -45,7 +45,7 @@ func (b *brain) deviceReported(host int, e *orders.DeviceEvent, at rendezvous.In
 
 // concerned are the devices of the run that an event is about: one, or all MIG instances of
 // a GPU.
-func (b *brain) concerned(host int, e *orders.DeviceEvent) []plan.Device {
+func (b *brain) concerned(host int, e *message.DeviceEvent) []plan.Device {
 	var same, around []plan.Device
 	for _, before := range b.plan.Before(host) {
 		switch d := before.Device; {
@@ -62,19 +62,19 @@ func (b *brain) concerned(host int, e *orders.DeviceEvent) []plan.Device {
 }
 
 // eventWords is what the user is told of an event; "" for what comes of another one.
-func eventWords(e *orders.DeviceEvent) string {
+func eventWords(e *message.DeviceEvent) string {
 	switch e.Kind {
-	case plugins.EventXid:
+	case gpu.EventXid:
 		x := class.FindXid(e.Xid)
 		if x.Verdict == class.XidEffect {
 			return ""
 		}
 		return fmt.Sprintf("the driver reported Xid %d: %s", e.Xid, x.Meaning)
-	case plugins.EventSingleBit:
+	case gpu.EventSingleBit:
 		return "an error of its memory was corrected"
-	case plugins.EventDoubleBit:
+	case gpu.EventDoubleBit:
 		return "an error of its memory could not be corrected"
-	case plugins.EventLost:
+	case gpu.EventLost:
 		return "it does not answer any more: " + e.Text
 	}
 	return ""
@@ -88,11 +88,11 @@ func (b *brain) addEvents(g *failure.GPU, host int, since rendezvous.Instant) {
 			continue
 		}
 		switch e.Kind {
-		case plugins.EventXid:
+		case gpu.EventXid:
 			g.Xids = append(g.Xids, failure.Xid{Number: e.Xid, At: b.since(e.at), Text: e.Text})
-		case plugins.EventDoubleBit:
+		case gpu.EventDoubleBit:
 			double++
-		case plugins.EventLost:
+		case gpu.EventLost:
 			if g.Lost == "" {
 				g.Lost, g.LostAt = e.Text, b.since(e.at)
 			}

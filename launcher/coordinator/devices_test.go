@@ -7,8 +7,8 @@ import (
 
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/failure/class"
-	"github.com/muster-dev/muster/launcher/orders"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/launcher/message"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // started brings a run of two hosts with two GPUs each to its workers.
@@ -17,15 +17,15 @@ func (d *drill) started() *drill {
 		d.join(host)
 		d.ready(host)
 	}
-	d.news(0, orders.News{PortHeld: &orders.PortHeld{Port: 20000}})
+	d.news(0, message.Update{PortHeld: &message.PortHeld{Port: 20000}})
 	for rank := range 4 {
-		d.news(rank/2, orders.News{Started: &orders.Started{Rank: rank, PID: 100 + rank}})
+		d.news(rank/2, message.Update{Started: &message.Started{Rank: rank, PID: 100 + rank}})
 	}
 	return d
 }
 
 // reports has a host's driver report something.
-func (d *drill) reports(host int, e orders.DeviceEvent) { d.news(host, orders.News{Device: &e}) }
+func (d *drill) reports(host int, e message.DeviceEvent) { d.news(host, message.Update{Device: &e}) }
 
 func (d *drill) warnings() (all []string) {
 	for _, a := range d.all {
@@ -36,8 +36,8 @@ func (d *drill) warnings() (all []string) {
 	return all
 }
 
-func xid(uuid string, number int) orders.DeviceEvent {
-	return orders.DeviceEvent{Kind: plugins.EventXid, UUID: uuid, Xid: number}
+func xid(uuid string, number int) message.DeviceEvent {
+	return message.DeviceEvent{Kind: gpu.EventXid, UUID: uuid, Xid: number}
 }
 
 func TestWhatTheDriverReportsIsANoticeUntilAWorkerDies(t *testing.T) {
@@ -54,12 +54,12 @@ func TestWhatTheDriverReportsIsANoticeUntilAWorkerDies(t *testing.T) {
 		t.Errorf("phase %d", d.b.phase)
 	}
 	d.after(5 * time.Second)
-	d.ended(3, orders.Ended{Code: 1, Evidence: &orders.Evidence{}})
+	d.ended(3, message.Ended{Code: 1, Evidence: &message.Evidence{}})
 	found, _ := d.b.diagnose()
 	if found.Rank != 3 || found.Host != "b" || found.Verdict.Class != class.GPULost || found.At != 5 {
 		t.Errorf("%+v", found)
 	}
-	d.ended(2, orders.Ended{Code: 1, Sent: "SIGTERM", Evidence: &orders.Evidence{}})
+	d.ended(2, message.Ended{Code: 1, Sent: "SIGTERM", Evidence: &message.Evidence{}})
 	if found, _ := d.b.diagnose(); len(found.Consequences) != 1 || found.Consequences[0].Verdict.Class != class.Stopped {
 		t.Errorf("the neighbour's end: %+v", found.Consequences)
 	}
@@ -71,7 +71,7 @@ func TestWhatWasReportedInAnEarlierAttemptCountsNoMore(t *testing.T) {
 	d.b.attempt++
 	d.b.startAll()
 	d.reports(0, xid(gpuUUID(0, 0), 48)) // of attempt 0, on its way
-	d.news(0, orders.News{Ended: &orders.Ended{Attempt: 1, Code: 1, Evidence: &orders.Evidence{}}})
+	d.news(0, message.Update{Ended: &message.Ended{Attempt: 1, Code: 1, Evidence: &message.Evidence{}}})
 	if found, _ := d.b.diagnose(); found.Verdict.Class != class.Exit {
 		t.Errorf("%+v", found.Verdict)
 	}
@@ -80,13 +80,13 @@ func TestWhatWasReportedInAnEarlierAttemptCountsNoMore(t *testing.T) {
 func TestErrorsOfMemoryAndLossesAreEvidence(t *testing.T) {
 	for _, e := range []struct {
 		want  string
-		event orders.DeviceEvent
-		seen  *orders.Devices
+		event message.DeviceEvent
+		seen  *message.Devices
 	}{
-		{want: class.GPUECC, event: orders.DeviceEvent{Kind: plugins.EventDoubleBit, UUID: gpuUUID(0, 1)}},
-		{want: class.GPUECC, seen: &orders.Devices{ECC: map[string]uint64{gpuUUID(0, 1): 2}}},
-		{want: class.GPULost, event: orders.DeviceEvent{Kind: plugins.EventLost, PCI: "0000:02:00.0", Text: "GPU is lost"}},
-		{want: class.Exit, event: orders.DeviceEvent{Kind: plugins.EventSingleBit, UUID: gpuUUID(0, 1)}, seen: &orders.Devices{ECC: map[string]uint64{gpuUUID(0, 0): 2, gpuUUID(0, 1): 0}}},
+		{want: class.GPUECC, event: message.DeviceEvent{Kind: gpu.EventDoubleBit, UUID: gpuUUID(0, 1)}},
+		{want: class.GPUECC, seen: &message.Devices{ECC: map[string]uint64{gpuUUID(0, 1): 2}}},
+		{want: class.GPULost, event: message.DeviceEvent{Kind: gpu.EventLost, PCI: "0000:02:00.0", Text: "GPU is lost"}},
+		{want: class.Exit, event: message.DeviceEvent{Kind: gpu.EventSingleBit, UUID: gpuUUID(0, 1)}, seen: &message.Devices{ECC: map[string]uint64{gpuUUID(0, 0): 2, gpuUUID(0, 1): 0}}},
 	} {
 		d := newGPUDrill(t).started()
 		if e.event.Kind != "" {
@@ -95,7 +95,7 @@ func TestErrorsOfMemoryAndLossesAreEvidence(t *testing.T) {
 				t.Errorf("%s: %q", e.want, d.warnings())
 			}
 		}
-		d.ended(1, orders.Ended{Code: 1, Evidence: &orders.Evidence{Devices: e.seen}})
+		d.ended(1, message.Ended{Code: 1, Evidence: &message.Evidence{Devices: e.seen}})
 		if found, _ := d.b.diagnose(); found.Verdict.Class != e.want {
 			t.Errorf("%s, want %s: %+v", found.Verdict.Class, e.want, found.Verdict)
 		}
@@ -105,12 +105,12 @@ func TestErrorsOfMemoryAndLossesAreEvidence(t *testing.T) {
 func TestTheLooksAroundADeathReachTheEvidence(t *testing.T) {
 	d := newGPUDrill(t).started()
 	uuid := gpuUUID(0, 1)
-	look := func(used uint64, held ...orders.Held) *orders.Sight {
-		return &orders.Sight{Used: map[string]uint64{uuid: used}, Held: held}
+	look := func(used uint64, held ...message.Held) *message.Sight {
+		return &message.Sight{Used: map[string]uint64{uuid: used}, Held: held}
 	}
-	d.ended(1, orders.Ended{Code: 1, Evidence: &orders.Evidence{Devices: &orders.Devices{
-		Before: look(79<<30, orders.Held{UUID: uuid, PID: 101, Rank: 1, Bytes: new(uint64(70 << 30))}, orders.Held{UUID: uuid, PID: 9, Rank: orders.Nobodys, User: "eve"}),
-		After:  look(9<<30, orders.Held{UUID: uuid, PID: 9, Rank: orders.Nobodys, User: "eve"}),
+	d.ended(1, message.Ended{Code: 1, Evidence: &message.Evidence{Devices: &message.Devices{
+		Before: look(79<<30, message.Held{UUID: uuid, PID: 101, Rank: 1, Bytes: new(uint64(70 << 30))}, message.Held{UUID: uuid, PID: 9, Rank: message.Nobodys, User: "eve"}),
+		After:  look(9<<30, message.Held{UUID: uuid, PID: 9, Rank: message.Nobodys, User: "eve"}),
 		Deaf:   "too old", NoAfter: "late",
 	}}})
 	e := d.b.evidenceOf(1, d.b.ranks[1])

@@ -10,7 +10,7 @@ import (
 	"github.com/muster-dev/muster/launcher/failure"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/progress"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous"
@@ -85,7 +85,7 @@ func (b *brain) evidenceOf(rank int, r *rankState) failure.RankEvidence {
 	return found
 }
 
-func space(s *orders.Space) *failure.Space {
+func space(s *message.Space) *failure.Space {
 	if s == nil {
 		return nil
 	}
@@ -94,7 +94,7 @@ func space(s *orders.Space) *failure.Space {
 
 // devicesOf are the devices of a rank's host, as they were last seen while it ran and first
 // after. seen is what the host has told with its end.
-func (b *brain) devicesOf(rank, host int, seen *orders.Devices) []failure.GPU {
+func (b *brain) devicesOf(rank, host int, seen *message.Devices) []failure.GPU {
 	var all []failure.GPU
 	for i, before := range b.plan.Before(host) {
 		d := before.Device
@@ -139,7 +139,7 @@ func (b *brain) seenAs(rank, host, at int) int {
 	return -1
 }
 
-func useOf(uuid string, before plan.Before, s *orders.Sight, rank int) *failure.Use {
+func useOf(uuid string, before plan.Before, s *message.Sight, rank int) *failure.Use {
 	used, known := s.Used[uuid]
 	if !known {
 		return nil
@@ -150,7 +150,7 @@ func useOf(uuid string, before plan.Before, s *orders.Sight, rank int) *failure.
 			continue
 		}
 		p := failure.Process{PID: h.PID, Rank: h.Rank, Own: h.Rank == rank, User: h.User, Name: h.Command}
-		if h.Rank == orders.Nobodys {
+		if h.Rank == message.Nobodys {
 			p.Rank = failure.Foreign
 		}
 		if h.Bytes != nil {
@@ -217,7 +217,7 @@ func (b *brain) survivedBy(rank int) []string {
 
 // stepsIn is how far a worker was: by what it has told, or else by the end of its output;
 // and its newest checkpoint, by what it has told or by the checkpoint folder.
-func stepsIn(e *orders.Evidence, pattern progress.Pattern) *failure.Steps {
+func stepsIn(e *message.Evidence, pattern progress.Pattern) *failure.Steps {
 	steps := &failure.Steps{First: progress.Nowhere, Furthest: progress.Nowhere, At: e.Age, Checkpoint: e.Checkpoint}
 	if told := stepsTold(e.Observed); told != nil {
 		steps = told
@@ -293,7 +293,7 @@ func (b *brain) causeOf(found failure.Found) (*report.Cause, int) {
 }
 
 // workerExit is the exit status that a worker's end makes the run's.
-func workerExit(e *orders.Ended) int {
+func workerExit(e *message.Ended) int {
 	switch {
 	case e.Error != "" && e.Code == 0 && e.Signal == "":
 		return 127

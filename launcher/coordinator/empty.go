@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -76,11 +76,11 @@ func (b *brain) includeInEmptying(e *emptying, host int) {
 func (b *brain) askIfEmpty(e *emptying, host int) {
 	b.looks++
 	e.hosts[host].asked = b.looks
-	b.send(host, orders.Order{Look: &orders.Look{Number: b.looks}})
+	b.send(host, message.Command{Look: &message.Look{Number: b.looks}})
 }
 
 // emptySeen takes the answer to a look.
-func (b *brain) emptySeen(host int, s *orders.Sight) {
+func (b *brain) emptySeen(host int, s *message.Sight) {
 	for _, e := range b.emptyings() {
 		h := e.hosts[host]
 		if h == nil || h.done || h.asked != s.Asked {
@@ -111,7 +111,7 @@ func (b *brain) emptyings() []*emptying {
 
 // notEmpty says what is on devices that was not there before the run; with others, also who
 // holds much of them since before.
-func notEmpty(before []plan.Before, s *orders.Sight, others bool) []string {
+func notEmpty(before []plan.Before, s *message.Sight, others bool) []string {
 	if s.Error != "" {
 		return []string{"its devices cannot be looked at: " + s.Error}
 	}
@@ -140,7 +140,7 @@ func notEmpty(before []plan.Before, s *orders.Sight, others bool) []string {
 	return still
 }
 
-func holderWords(h orders.Held) string {
+func holderWords(h message.Held) string {
 	words := fmt.Sprintf("pid %d", h.PID)
 	if h.User != "" {
 		words += " of " + h.User

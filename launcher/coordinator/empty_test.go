@@ -8,9 +8,9 @@ import (
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -31,10 +31,10 @@ func newGPUDrill(t *testing.T, more ...string) *drill {
 	}
 	var hosts []facts.Host
 	for i := range 2 {
-		d := &facts.Devices{GPUs: &plugins.GPUs{Source: "nvml", Links: [][]plugins.Link{{"X", "NV4"}, {"NV4", "X"}}}, Near: make([]facts.Near, 2), Islands: [][]int{{0, 1}}}
+		d := &facts.Devices{Inventory: &gpu.Inventory{Source: "nvml", Links: [][]gpu.Link{{"X", "NV4"}, {"NV4", "X"}}}, Near: make([]facts.Near, 2), Islands: [][]int{{0, 1}}}
 		for g := range 2 {
-			d.GPUs.GPUs = append(d.GPUs.GPUs, plugins.GPU{Index: g, UUID: gpuUUID(i, g), PCI: fmt.Sprintf("0000:0%d:00.0", g+1), State: plugins.StateOK,
-				Memory: plugins.Memory{Total: new(uint64(80 << 30)), Used: new(uint64(1 << 20))}, Processes: []plugins.Process{{PID: 77, Kind: "graphics"}}})
+			d.Inventory.GPUs = append(d.Inventory.GPUs, gpu.GPU{Index: g, UUID: gpuUUID(i, g), PCI: fmt.Sprintf("0000:0%d:00.0", g+1), State: gpu.StateOK,
+				Memory: gpu.Memory{Total: new(uint64(80 << 30)), Used: new(uint64(1 << 20))}, Processes: []gpu.Process{{PID: 77, Kind: "graphics"}}})
 		}
 		hosts = append(hosts, facts.Host{ID: fmt.Sprint(i), Devices: d, NICs: []facts.NIC{
 			{Name: "eth0", Up: true, Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}},
@@ -60,14 +60,14 @@ func (d *drill) looks(host int) (numbers []int) {
 	return numbers
 }
 
-func (d *drill) answer(host int, s orders.Sight) {
+func (d *drill) answer(host int, s message.Sight) {
 	d.t.Helper()
 	asked := d.looks(host)
 	if len(asked) == 0 {
 		d.t.Fatalf("host %d was not asked", host)
 	}
 	s.Asked = asked[len(asked)-1]
-	d.news(host, orders.News{Sight: &s})
+	d.news(host, message.Update{Sight: &s})
 }
 
 func (d *drill) finishes() (n int) {
@@ -85,9 +85,9 @@ func (d *drill) workersEnded() {
 		d.join(host)
 		d.ready(host)
 	}
-	d.news(0, orders.News{PortHeld: &orders.PortHeld{Port: 20000}})
+	d.news(0, message.Update{PortHeld: &message.PortHeld{Port: 20000}})
 	for rank := range 4 {
-		d.news(rank/2, orders.News{Ended: &orders.Ended{Rank: rank}})
+		d.news(rank/2, message.Update{Ended: &message.Ended{Rank: rank}})
 	}
 	d.b.flushed()
 	d.take()
@@ -96,8 +96,8 @@ func (d *drill) workersEnded() {
 func TestARunEndsWhenItsDevicesAreEmpty(t *testing.T) {
 	d := newGPUDrill(t)
 	d.workersEnded()
-	d.answer(0, orders.Sight{Used: map[string]uint64{gpuUUID(0, 0): 1 << 20, gpuUUID(0, 1): 2 << 20}, Held: []orders.Held{{UUID: gpuUUID(0, 0), PID: 77, Kind: "graphics"}}})
-	d.answer(1, orders.Sight{Used: map[string]uint64{gpuUUID(1, 0): 5 << 30}})
+	d.answer(0, message.Sight{Used: map[string]uint64{gpuUUID(0, 0): 1 << 20, gpuUUID(0, 1): 2 << 20}, Held: []message.Held{{UUID: gpuUUID(0, 0), PID: 77, Kind: "graphics"}}})
+	d.answer(1, message.Sight{Used: map[string]uint64{gpuUUID(1, 0): 5 << 30}})
 	if d.finishes() != 0 {
 		t.Fatal("hosts end before their devices are empty")
 	}
@@ -105,7 +105,7 @@ func TestARunEndsWhenItsDevicesAreEmpty(t *testing.T) {
 	if n := len(d.looks(1)); n != 2 {
 		t.Fatalf("host 1 was asked %d times", n)
 	}
-	d.answer(1, orders.Sight{Used: map[string]uint64{gpuUUID(1, 0): 1 << 20}})
+	d.answer(1, message.Sight{Used: map[string]uint64{gpuUUID(1, 0): 1 << 20}})
 	if d.finishes() != 2 || len(d.b.warnings) != 0 {
 		t.Errorf("%d hosts were ended, warnings %v", d.finishes(), d.b.warnings)
 	}
@@ -114,10 +114,10 @@ func TestARunEndsWhenItsDevicesAreEmpty(t *testing.T) {
 func TestWhoStillHoldsADeviceIsNamedAndTheRunEnds(t *testing.T) {
 	d := newGPUDrill(t)
 	d.workersEnded()
-	d.answer(0, orders.Sight{})
+	d.answer(0, message.Sight{})
 	for range 12 {
 		if asked := d.looks(1); d.b.empty != nil && d.b.empty.hosts[1].asked == asked[len(asked)-1] {
-			d.answer(1, orders.Sight{Held: []orders.Held{{UUID: gpuUUID(1, 1), PID: 4711, Kind: "compute", User: "ann", Command: "python"}},
+			d.answer(1, message.Sight{Held: []message.Held{{UUID: gpuUUID(1, 1), PID: 4711, Kind: "compute", User: "ann", Command: "python"}},
 				Used: map[string]uint64{gpuUUID(1, 0): 3 << 30}})
 		}
 		d.tick(time.Second, 0, 1)
@@ -136,7 +136,7 @@ func TestWhoStillHoldsADeviceIsNamedAndTheRunEnds(t *testing.T) {
 func TestAHostThatDoesNotSayWhetherItsDevicesAreEmptyIsNotWaitedForForEver(t *testing.T) {
 	d := newGPUDrill(t)
 	d.workersEnded()
-	d.answer(0, orders.Sight{Error: "the driver hangs"})
+	d.answer(0, message.Sight{Error: "the driver hangs"})
 	for range 16 {
 		d.tick(time.Second, 0, 1)
 	}
@@ -157,15 +157,15 @@ func TestMemoryOfSharedDevicesIsWaitedForToo(t *testing.T) {
 	}
 	d.b.waitForMemory(20 * time.Second)
 	d.take()
-	d.answer(0, orders.Sight{})
-	d.answer(1, orders.Sight{Held: []orders.Held{{UUID: gpuUUID(1, 1), PID: 4711, Kind: "compute", Bytes: new(uint64(30 << 30))}}})
+	d.answer(0, message.Sight{})
+	d.answer(1, message.Sight{Held: []message.Held{{UUID: gpuUUID(1, 1), PID: 4711, Kind: "compute", Bytes: new(uint64(30 << 30))}}})
 	if d.b.isEmpty(&d.b.empty) {
 		t.Error("memory that others hold is not waited for")
 	}
 	d.tick(time.Second, 0, 1)
 	d.b.isEmpty(&d.b.empty) // looks again
 	d.take()
-	d.answer(1, orders.Sight{})
+	d.answer(1, message.Sight{})
 	if !d.b.isEmpty(&d.b.empty) {
 		t.Errorf("the memory is free: %+v", d.b.empty)
 	}
@@ -174,7 +174,7 @@ func TestMemoryOfSharedDevicesIsWaitedForToo(t *testing.T) {
 // The driver frees memory a moment after the end, and a backoff may be long: what was seen
 // before it says nothing of the devices after it.
 func TestDevicesAreLookedAtAgainDuringABackoff(t *testing.T) {
-	held := orders.Sight{Held: []orders.Held{{UUID: gpuUUID(0, 0), PID: 4242}}}
+	held := message.Sight{Held: []message.Held{{UUID: gpuUUID(0, 0), PID: 4242}}}
 	for name, mode := range map[string]string{"together": "", "alone": `mode = "independent"`} {
 		d := newGPUDrill(t, mode, `restart {
     attempts = 3
@@ -187,31 +187,31 @@ func TestDevicesAreLookedAtAgainDuringABackoff(t *testing.T) {
 			d.ready(host)
 		}
 		for attempt := range 2 {
-			d.news(0, orders.News{PortHeld: &orders.PortHeld{Attempt: attempt, Port: 20000}})
-			d.ended(0, orders.Ended{Attempt: attempt, Code: 4, Evidence: &orders.Evidence{}})
+			d.news(0, message.Update{PortHeld: &message.PortHeld{Attempt: attempt, Port: 20000}})
+			d.ended(0, message.Ended{Attempt: attempt, Code: 4, Evidence: &message.Evidence{}})
 			if mode == "" {
 				for rank := 1; rank < 4; rank++ {
-					d.ended(rank, orders.Ended{Attempt: attempt, Sent: "SIGTERM", Signal: "SIGTERM"})
+					d.ended(rank, message.Ended{Attempt: attempt, Sent: "SIGTERM", Signal: "SIGTERM"})
 				}
 			}
 			d.answer(0, held)
 			if attempt == 0 { // the first restart is at once
 				d.tick(time.Second, 0, 1)
-				d.answer(0, orders.Sight{})
+				d.answer(0, message.Sight{})
 				if mode == "" {
-					d.answer(1, orders.Sight{})
+					d.answer(1, message.Sight{})
 				}
 			}
 		}
-		d.news(0, orders.News{PortHeld: &orders.PortHeld{Attempt: 2, Port: 20000}})
+		d.news(0, message.Update{PortHeld: &message.PortHeld{Attempt: 2, Port: 20000}})
 		asked := len(d.looks(0))
 		d.tick(20*time.Second, 0, 1)
 		if n := len(d.looks(0)); n != asked+1 {
 			t.Errorf("%s: asked %d times within the backoff", name, n-asked)
 		}
-		d.answer(0, orders.Sight{})
+		d.answer(0, message.Sight{})
 		if mode == "" {
-			d.answer(1, orders.Sight{})
+			d.answer(1, message.Sight{})
 		}
 		d.tick(25*time.Second, 0, 1)
 		d.tick(25*time.Second, 0, 1)

@@ -7,13 +7,13 @@ import (
 
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/failure"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
 // ended: a worker ended. The first that ends badly by itself takes the others along.
-func (b *brain) ended(e *orders.Ended, at rendezvous.Instant) {
+func (b *brain) ended(e *message.Ended, at rendezvous.Instant) {
 	r := b.ranks[e.Rank]
 	if r.ended != nil {
 		return
@@ -42,7 +42,7 @@ func (b *brain) ended(e *orders.Ended, at rendezvous.Instant) {
 }
 
 // sayEnded tells of a worker's end and of what was strange about it.
-func (b *brain) sayEnded(e *orders.Ended, failed bool) {
+func (b *brain) sayEnded(e *message.Ended, failed bool) {
 	r, who := b.ranks[e.Rank], b.rankWords(e.Rank)
 	host := b.hosts[r.host].name
 	b.say(event.Event{Kind: event.Ended, Host: host, Rank: &e.Rank, Log: r.log, Failed: failed,
@@ -81,17 +81,17 @@ func (b *brain) stopAfterNotice() {
 	}
 }
 
-func failedByItself(e *orders.Ended) bool {
+func failedByItself(e *message.Ended) bool {
 	return e.Sent == "" && (e.Error != "" || e.Signal != "" || e.Code != 0)
 }
 
 // endedWell is whether a worker ended well, and by itself.
-func endedWell(e *orders.Ended) bool {
+func endedWell(e *message.Ended) bool {
 	return e.Sent == "" && e.Error == "" && e.Signal == "" && e.Code == 0
 }
 
 // howEnded says in words how a worker ended.
-func howEnded(e *orders.Ended) string {
+func howEnded(e *message.Ended) string {
 	how := fmt.Sprintf("ended with exit status %d", e.Code)
 	switch {
 	case e.Error != "" && e.Sent != "":
@@ -117,7 +117,7 @@ func (b *brain) stopAll(reason string, kill bool) {
 		grace = 0
 	}
 	b.say(event.Event{Kind: event.Stopping, Grace: grace.Seconds(), ByUser: b.stop != nil, Message: "stopping the workers: " + reason})
-	b.sendAll(orders.Order{Stop: &orders.Stop{Attempt: b.attempt, Kill: kill, Reason: reason}})
+	b.sendAll(message.Command{Stop: &message.Stop{Attempt: b.attempt, Kill: kill, Reason: reason}})
 }
 
 // stopRequested: the user wants an end.
@@ -173,7 +173,7 @@ func (b *brain) dropped(host int, why string) {
 }
 
 // failing: a host ends its workers by itself.
-func (b *brain) failing(host int, f *orders.Failing, at rendezvous.Instant) {
+func (b *brain) failing(host int, f *message.Failing, at rendezvous.Instant) {
 	h := b.hosts[host]
 	h.failing = f.Reason
 	switch b.phase {
@@ -231,7 +231,7 @@ func (b *brain) giveUpRanks(host int) {
 func (b *brain) signal(name string) {
 	if b.phase == running || b.phase == stopping {
 		b.say(event.Event{Kind: event.Signalled, Message: name + " is passed on to every rank"})
-		b.sendAll(orders.Order{Signal: &orders.Signal{Attempt: b.attempt, Name: name}})
+		b.sendAll(message.Command{Signal: &message.Signal{Attempt: b.attempt, Name: name}})
 	}
 }
 

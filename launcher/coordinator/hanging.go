@@ -14,7 +14,7 @@ import (
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/progress"
 	"github.com/muster-dev/muster/launcher/hang"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -43,12 +43,12 @@ type hanging struct {
 }
 
 type toldPulses struct {
-	*orders.Pulses
+	*message.Pulses
 	at rendezvous.Instant
 }
 
 // pulsed takes in the signs of life of a host's ranks.
-func (b *brain) pulsed(host int, p *orders.Pulses) {
+func (b *brain) pulsed(host int, p *message.Pulses) {
 	if b.hanging.pulses == nil {
 		b.hanging.pulses = map[int]toldPulses{}
 	}
@@ -61,7 +61,7 @@ type asking struct {
 	since  rendezvous.Instant
 	seen   []hang.Seen // when they were found
 	open   map[int]bool
-	stacks map[int]orders.RankStack
+	stacks map[int]message.RankStack
 }
 
 // programs are where the ranks' programs were found.
@@ -194,7 +194,7 @@ func (b *brain) hangsNow(seen []hang.Seen) {
 		return
 	}
 	b.hanging.numbers++
-	a := &asking{number: b.hanging.numbers, since: b.now, seen: seen, open: map[int]bool{}, stacks: map[int]orders.RankStack{}}
+	a := &asking{number: b.hanging.numbers, since: b.now, seen: seen, open: map[int]bool{}, stacks: map[int]message.RankStack{}}
 	b.hanging.asking = a
 	byHost := map[int][]int{}
 	for _, s := range seen {
@@ -206,14 +206,14 @@ func (b *brain) hangsNow(seen []hang.Seen) {
 	}
 	for host, ranks := range byHost {
 		a.open[host] = true
-		b.send(host, orders.Order{Stacks: &orders.Stacks{Number: a.number, Ranks: ranks, Deep: b.job.Hang.Stacks, Signal: signal}})
+		b.send(host, message.Command{Stacks: &message.Stacks{Number: a.number, Ranks: ranks, Deep: b.job.Hang.Stacks, Signal: signal}})
 	}
 	// What comes of it is told by a finding, or is the cause of the end.
 	b.say(event.Event{Kind: event.Warning, Message: b.silenceWords(seen) + "; finding out where they are"})
 }
 
 // stacksTaken takes in where the ranks of a host are.
-func (b *brain) stacksTaken(host int, s *orders.StacksTaken) {
+func (b *brain) stacksTaken(host int, s *message.StacksTaken) {
 	a := b.hanging.asking
 	if a == nil || s.Number != a.number {
 		return
@@ -271,7 +271,7 @@ func (b *brain) concludeHang(a *asking) {
 	for rank, stack := range a.stacks { // how far each is, where only its output says so
 		i := slices.IndexFunc(a.seen, func(s hang.Seen) bool { return s.Rank == rank })
 		if i >= 0 && !a.seen[i].Mark.Known() {
-			if steps := stepsIn(&orders.Evidence{Stdout: stack.Stdout, Stderr: stack.Stderr}, b.job.Progress.Pattern); steps != nil {
+			if steps := stepsIn(&message.Evidence{Stdout: stack.Stdout, Stderr: stack.Stderr}, b.job.Progress.Pattern); steps != nil {
 				a.seen[i].Mark = steps.Furthest
 			}
 		}
@@ -300,7 +300,7 @@ func (b *brain) actOnHang(a *asking) {
 	if b.places != nil {
 		rank := a.seen[0].Rank
 		b.ranks[rank].alone.hung = &failure.Event{Class: class.Hang, Message: cause.Message, Host: cause.Host, Rank: rank, At: b.since(at), Evidence: cause.Evidence, Advice: cause.Advice}
-		b.send(b.ranks[rank].host, orders.Order{Stop: &orders.Stop{Reason: "it hangs", Ranks: []int{rank}}})
+		b.send(b.ranks[rank].host, message.Command{Stop: &message.Stop{Reason: "it hangs", Ranks: []int{rank}}})
 		return
 	}
 	b.lost, b.lostAt = cause, at

@@ -8,21 +8,21 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/hang"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/observe"
-	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // pulse has a host tell that nothing has moved in its ranks for so many seconds.
 func (d *drill) pulse(host int, still ...float64) {
-	told := &orders.Pulses{}
+	told := &message.Pulses{}
 	for i, seconds := range still {
 		rank := 2*host + i
 		told.Ranks = append(told.Ranks, hang.Pulse{Rank: rank, Attempt: d.b.ranks[rank].attempt, Age: 10_000, Output: seconds, Told: seconds, CPU: seconds, Files: seconds})
 	}
-	d.news(host, orders.News{Pulses: told})
+	d.news(host, message.Update{Pulses: told})
 }
 
 func (d *drill) says(text string) bool {
@@ -36,7 +36,7 @@ func (d *drill) hangs() {
 	d.pulse(2, 70, 70)
 	d.tick(100*time.Millisecond, 0, 1, 2)
 	for host := range 3 {
-		d.news(host, orders.News{Stacks: &orders.StacksTaken{Number: d.b.hanging.numbers, Ranks: map[int]orders.RankStack{
+		d.news(host, message.Update{Stacks: &message.StacksTaken{Number: d.b.hanging.numbers, Ranks: map[int]message.RankStack{
 			2*host + 1: {PID: 7, State: "S (sleeping)", How: "kernel", Text: "[<0>] futex_wait+0x1/0x2\n", Stdout: []byte("step 5\n")},
 		}}})
 	}
@@ -50,7 +50,7 @@ func TestAHangEndsTheRunWithTheRankThatWasSilentFirst(t *testing.T) {
   }`).run()
 	d.hangs()
 	for rank := range 6 {
-		d.ended(rank, orders.Ended{Sent: "SIGTERM", Signal: "SIGTERM"})
+		d.ended(rank, message.Ended{Sent: "SIGTERM", Signal: "SIGTERM"})
 	}
 	r := d.end(0, 1, 2)
 	if c := r.FirstCause; r.Exit != report.ExitTimeout || c.Class != report.ClassHang || c.Rank == nil || *c.Rank != 3 || c.Host != "b" || !strings.Contains(c.Tail, "step 5") {
@@ -106,7 +106,7 @@ func TestAHangIsRestartedByItsRule(t *testing.T) {
   }`).run()
 	d.hangs()
 	for rank := range 6 {
-		d.ended(rank, orders.Ended{Sent: "SIGTERM", Signal: "SIGTERM"})
+		d.ended(rank, message.Ended{Sent: "SIGTERM", Signal: "SIGTERM"})
 	}
 	if d.b.attempt != 1 || len(d.b.past) != 1 || d.b.past[0].Class != report.ClassHang || d.b.past[0].Changes["NCCL_P2P_DISABLE"] == "" {
 		t.Errorf("attempt %d, past %+v", d.b.attempt, d.b.past)
@@ -144,7 +144,7 @@ func TestRanksThatEndAfterALongWaitAreNoHang(t *testing.T) {
 	d.pulse(2, 70, 70)
 	d.tick(100*time.Millisecond, 0, 1, 2)
 	for _, rank := range []int{3, 2, 1, 0} {
-		d.ended(rank, orders.Ended{})
+		d.ended(rank, message.Ended{})
 		d.tick(100*time.Millisecond, 0, 1, 2)
 	}
 	if d.b.hanging.asking != nil || d.says("no output, no progress") {
@@ -185,7 +185,7 @@ func TestWhatIsKnownToMakeNCCLHangIsSaid(t *testing.T) {
 	for host := range 3 {
 		full := samples.None()
 		full[samples.DeviceUsed] = 79.9 * (1 << 30)
-		d.news(host, orders.News{Samples: &samples.Digest{Ranks: []samples.Rank{{Rank: 2 * host, Now: full, Total: 80 << 30}}}})
+		d.news(host, message.Update{Samples: &samples.Digest{Ranks: []samples.Rank{{Rank: 2 * host, Now: full, Total: 80 << 30}}}})
 	}
 	d.hangs()
 	all := strings.Join(d.b.lost.Evidence, "\n")
@@ -199,10 +199,10 @@ func TestWhatIsKnownToMakeNCCLHangIsSaid(t *testing.T) {
 // hangsIn has a hang of four ranks on two hosts, silent alike and at one step, whose stacks py-spy
 // has taken: the innermost frame of each; "" where there is none.
 func (d *drill) hangsIn(frames ...string) *report.Cause {
-	a := &asking{stacks: map[int]orders.RankStack{}}
+	a := &asking{stacks: map[int]message.RankStack{}}
 	for rank, frame := range frames {
 		a.seen = append(a.seen, hang.Seen{Pulse: hang.Pulse{Rank: rank, Age: 1000, Output: 70, Told: 70, CPU: 70, Files: 70}, Host: d.b.hosts[rank/2].name, Mark: observe.Nowhere})
-		stack := orders.RankStack{PID: 40 + rank, State: "S (sleeping)", Stdout: []byte(fmt.Sprintf("step 4 of rank %d\n\n", rank)), Stderr: []byte("12%\r 13%\r")}
+		stack := message.RankStack{PID: 40 + rank, State: "S (sleeping)", Stdout: []byte(fmt.Sprintf("step 4 of rank %d\n\n", rank)), Stderr: []byte("12%\r 13%\r")}
 		if frame != "" {
 			stack.How, stack.Text, stack.File = "py-spy", "Thread 1 (idle): \"MainThread\"\n    "+frame+"\n", fmt.Sprintf("/logs/rank-%d.stacks", rank)
 		}
@@ -272,7 +272,7 @@ func TestOfManyRanksThatHangSomeAreToldOfAndTheRestAreCounted(t *testing.T) {
 // DDP over boards that PCIe joins has no groups, and is what hangs most often.
 func TestBoardsThatPCIeJoinsAreSaidOfAHangOfAnyJobThatNCCLJoins(t *testing.T) {
 	for _, c := range []struct {
-		link plugins.Link
+		link gpu.Link
 		more string
 		want string // "": it is not said
 	}{
@@ -285,7 +285,7 @@ func TestBoardsThatPCIeJoinsAreSaidOfAHangOfAnyJobThatNCCLJoins(t *testing.T) {
 	} {
 		d := newGPUDrill(t, c.more)
 		for host := range 2 {
-			d.b.plan.Facts(host).Devices.Links = [][]plugins.Link{{"X", c.link}, {c.link, "X"}}
+			d.b.plan.Facts(host).Devices.Links = [][]gpu.Link{{"X", c.link}, {c.link, "X"}}
 		}
 		all := strings.Join(d.b.hangFacts(nil), "\n")
 		if said := strings.Contains(all, "PCIe"); said != (c.want != "") || !strings.Contains(all, c.want) {
@@ -325,14 +325,14 @@ func TestAHangIsNotSaidAgainBecauseItsHostWasNotHeard(t *testing.T) {
 // silentTask has a host tell that nothing has moved in a task for so many seconds.
 func (d *drill) silentTask(task int, seconds float64) {
 	r := d.b.ranks[task]
-	d.news(r.host, orders.News{Started: &orders.Started{Rank: task, Attempt: r.attempt, PID: 7}})
-	d.news(r.host, orders.News{Pulses: &orders.Pulses{Ranks: []hang.Pulse{
+	d.news(r.host, message.Update{Started: &message.Started{Rank: task, Attempt: r.attempt, PID: 7}})
+	d.news(r.host, message.Update{Pulses: &message.Pulses{Ranks: []hang.Pulse{
 		{Rank: task, Attempt: r.attempt, Age: 10_000, Output: seconds, Told: seconds, CPU: seconds, Files: seconds},
 	}}})
 }
 
-func isStopOf(task int) func(orders.Order) bool {
-	return func(o orders.Order) bool { return o.Stop != nil && slices.Equal(o.Stop.Ranks, []int{task}) }
+func isStopOf(task int) func(message.Command) bool {
+	return func(o message.Command) bool { return o.Stop != nil && slices.Equal(o.Stop.Ranks, []int{task}) }
 }
 
 const hangingSweep = `
@@ -353,7 +353,7 @@ func TestATaskThatWasStartedAnewIsNotEndedForTheSilenceOfItsAttemptBefore(t *tes
 	d.tick(100*time.Millisecond, 0, 1, 2)
 	d.check("asked where it is", d.b.hanging.numbers, 1)
 	d.taskEnded(0, 0, 4)
-	d.news(0, orders.News{Started: &orders.Started{Rank: 0, Attempt: 1, PID: 8}})
+	d.news(0, message.Update{Started: &message.Started{Rank: 0, Attempt: 1, PID: 8}})
 	d.tick(21*time.Second, 0, 1, 2)
 	if d.b.ranks[0].attempt != 1 || len(d.sent(isStopOf(0))) != 0 || d.b.ranks[0].alone.hung != nil {
 		t.Errorf("attempt %d, stops sent to %v", d.b.ranks[0].attempt, d.sent(isStopOf(0)))

@@ -7,10 +7,10 @@ import (
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/hang"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 )
 
-func lastWords(s orders.RankStack) string {
+func lastWords(s message.RankStack) string {
 	if len(s.Stderr) > 0 {
 		return text(s.Stderr)
 	}
@@ -88,7 +88,7 @@ func (b *brain) placeWords(s hang.Seen, a *asking) string {
 }
 
 // lastLines are the last line that a rank has written, or one of each of its outputs.
-func lastLines(s orders.RankStack) (words []string) {
+func lastLines(s message.RankStack) (words []string) {
 	if line := lastLine(s.Stdout); line != "" {
 		words = append(words, "last line "+line)
 	}

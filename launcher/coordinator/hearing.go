@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -15,28 +15,28 @@ func (b *brain) joined(host int) {
 	first := !h.linked
 	h.linked, h.dropped = true, ""
 	if b.phase >= finishing { // too late to take part
-		b.send(host, orders.Order{Finish: &orders.Finish{}})
+		b.send(host, message.Command{Finish: &message.Finish{}})
 	}
 	if !first || b.phase != gathering {
 		return
 	}
 	b.say(event.Event{Kind: event.Linked, Host: h.name, Message: h.name + " has joined"})
 	if host == 0 && b.places == nil {
-		b.send(0, orders.Order{HoldPort: &orders.HoldPort{Attempt: b.attempt, First: b.firstPort, Last: b.lastPort}})
+		b.send(0, message.Command{HoldPort: &message.HoldPort{Attempt: b.attempt, First: b.firstPort, Last: b.lastPort}})
 	}
-	b.send(host, orders.Order{Prepare: b.prepareFor(host)})
+	b.send(host, message.Command{Prepare: b.prepareFor(host)})
 }
 
-func (b *brain) prepareFor(host int) *orders.Prepare {
+func (b *brain) prepareFor(host int) *message.Prepare {
 	workdir, setup := b.plan.HostScript(host)
-	p := &orders.Prepare{Workdir: workdir, Setup: setup, Program: b.plan.Command[0], Python: b.plan.Python()}
+	p := &message.Prepare{Workdir: workdir, Setup: setup, Program: b.plan.Command[0], Python: b.plan.Python()}
 	p.Devices, p.Claim = b.plan.Claims(host)
 	p.Names = b.plan.HostVariables()
 	return p
 }
 
 // news: an agent said something; at is when, on the own clock.
-func (b *brain) news(host int, n orders.News, at rendezvous.Instant) {
+func (b *brain) news(host int, n message.Update, at rendezvous.Instant) {
 	h := b.hosts[host]
 	switch {
 	case n.Reached != nil:
@@ -93,14 +93,14 @@ func (b *brain) isAwaited(rank, attempt int) bool {
 	return attempt == r.attempt
 }
 
-func (b *brain) reached(h *hostState, r *orders.Reached) {
+func (b *brain) reached(h *hostState, r *message.Reached) {
 	for _, result := range r.Results {
 		h.reach[result.Addr] = result
 	}
 	h.complete = r.Complete
 }
 
-func (b *brain) prepared(h *hostState, p *orders.Prepared) {
+func (b *brain) prepared(h *hostState, p *message.Prepared) {
 	if b.phase != gathering {
 		return // a setup that muster has ended, as there will be no run
 	}
@@ -117,12 +117,12 @@ func (b *brain) prepared(h *hostState, p *orders.Prepared) {
 		b.warn(h.name, "%s", warning)
 	}
 	for _, uuid := range p.Shared {
-		b.warning(h, &orders.Warning{Rank: -1, Message: fmt.Sprintf("another run of muster uses %s too", uuid)})
+		b.warning(h, &message.Warning{Rank: -1, Message: fmt.Sprintf("another run of muster uses %s too", uuid)})
 	}
 	b.say(event.Event{Kind: event.Prepared, Host: h.name, Message: h.name + " is ready"})
 }
 
-func (b *brain) portHeld(h *hostState, p *orders.PortHeld) {
+func (b *brain) portHeld(h *hostState, p *message.PortHeld) {
 	if p.Attempt != b.attempt {
 		return
 	}
@@ -133,14 +133,14 @@ func (b *brain) portHeld(h *hostState, p *orders.PortHeld) {
 	b.port = p.Port
 }
 
-func (b *brain) started(s *orders.Started) {
+func (b *brain) started(s *message.Started) {
 	r := b.ranks[s.Rank]
 	r.started, r.log = true, s.Log
 	b.say(event.Event{Kind: event.Started, Host: b.hosts[r.host].name, Rank: &s.Rank, PID: s.PID, Log: s.Log,
 		Message: fmt.Sprintf("%s runs on %s (pid %d)", b.rankWords(s.Rank), b.hosts[r.host].name, s.PID)})
 }
 
-func (b *brain) warning(h *hostState, w *orders.Warning) {
+func (b *brain) warning(h *hostState, w *message.Warning) {
 	if w.Rank >= 0 {
 		b.warn(h.name, "%s: %s", b.rankWords(w.Rank), w.Message)
 		return

@@ -16,7 +16,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/claim"
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -30,7 +30,7 @@ func Main(args []string) int {
 	unix.CloseOnExec(fdKeeper)
 	keeper := os.NewFile(fdKeeper, "keeper")
 	if err := serve(keeper, args); err != nil {
-		_, _ = keeper.Write(append(orders.Encode(orders.Ready{Error: err.Error()}), '\n'))
+		_, _ = keeper.Write(append(message.Encode(message.Ready{Error: err.Error()}), '\n'))
 		fmt.Fprintln(os.Stderr, "muster coordinator:", err)
 		return 70
 	}
@@ -70,8 +70,8 @@ func serve(keeper *os.File, args []string) error {
 	pb.RegisterControlServer(server, control{c: c})
 	go func() { _ = hub.Serve(members) }()
 	go func() { _ = server.Serve(launchers) }()
-	ready := orders.Ready{Pin: identity.Pin(), Port: members.Addr().(*net.TCPAddr).Port, Control: *socket}
-	if _, err := keeper.Write(append(orders.Encode(ready), '\n')); err != nil {
+	ready := message.Ready{Pin: identity.Pin(), Port: members.Addr().(*net.TCPAddr).Port, Control: *socket}
+	if _, err := keeper.Write(append(message.Encode(ready), '\n')); err != nil {
 		return fmt.Errorf("tell keeper: %w", err)
 	}
 	go c.listenToKeeper(keeper)

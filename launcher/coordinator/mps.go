@@ -9,7 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/failure"
 	"github.com/muster-dev/muster/launcher/failure/class"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
@@ -24,7 +24,7 @@ type sharing struct {
 	served  map[int]bool                 // hosts whose daemons are ready
 	folders []map[string]plan.MPSFolders // of each host, by the device's UUID
 	daemons map[string]int               // pids, by the device's UUID
-	seen    map[int][]orders.MPSSight    // what each host saw last
+	seen    map[int][]message.MPSSight   // what each host saw last
 	clients map[int]client               // that each place was seen with last
 	held    map[int]uint64               // device memory of each place as it was seen last
 	peaks   map[int]uint64               // the most of it
@@ -36,7 +36,7 @@ type sharing struct {
 type client struct{ rank, pid int }
 
 type mpsLoss struct {
-	*orders.MPSLost
+	*message.MPSLost
 	host  int
 	ranks []int // that shared the server
 	at    rendezvous.Instant
@@ -68,18 +68,18 @@ func (b *brain) serve(host int) {
 	}
 	b.sharing.number++
 	b.sharing.awaited[host] = b.sharing.number
-	order := &orders.Serve{Number: b.sharing.number, Exclusive: b.job.MPS.Exclusive}
+	order := &message.Serve{Number: b.sharing.number, Exclusive: b.job.MPS.Exclusive}
 	if f := b.plan.Facts(host).MPS; f != nil {
 		order.Program = f.Program
 	}
 	for _, g := range gpus {
-		d := orders.MPSDaemon{Device: g.Device.UUID, Name: g.Device.String(), Existing: b.plan.ExistingPipe(host), Threads: g.Threads, Memory: g.Memory}
+		d := message.MPSDaemon{Device: g.Device.UUID, Name: g.Device.String(), Existing: b.plan.ExistingPipe(host), Threads: g.Threads, Memory: g.Memory}
 		for _, place := range g.Ranks {
 			d.Locals = append(d.Locals, b.plan.Ranks[place].Local)
 		}
 		order.Daemons = append(order.Daemons, d)
 	}
-	b.send(host, orders.Order{Serve: order})
+	b.send(host, message.Command{Serve: order})
 }
 
 // allServed reports whether all daemons are ready.
@@ -92,7 +92,7 @@ func (b *brain) allServed() bool {
 	return true
 }
 
-func (b *brain) served(host int, s *orders.Served) {
+func (b *brain) served(host int, s *message.Served) {
 	h := b.hosts[host]
 	if s.Number != b.sharing.awaited[host] {
 		return
@@ -118,7 +118,7 @@ func (b *brain) served(host int, s *orders.Served) {
 
 // mpsLost: ranks have lost their daemon or server, or their contexts. The host has ended
 // them. Ranks that need each other follow; independent ones of other devices do not.
-func (b *brain) mpsLost(host int, n *orders.MPSLost, at rendezvous.Instant) {
+func (b *brain) mpsLost(host int, n *message.MPSLost, at rendezvous.Instant) {
 	if n.Attempt != b.attempt || b.phase != running && b.phase != stopping {
 		return
 	}
@@ -170,13 +170,13 @@ func (b *brain) lossOf(rank int) []failure.Event {
 }
 
 // takeMPS takes what a host's daemons have told, and tells of it where it is new.
-func (b *brain) takeMPS(host int, s *orders.Sight) {
+func (b *brain) takeMPS(host int, s *message.Sight) {
 	if len(s.MPS) == 0 || s.Attempt != b.attempt || s.Asked != 0 { // asked when all have ended
 		return
 	}
 	sh := &b.sharing
 	if sh.seen == nil {
-		sh.seen, sh.held, sh.peaks, sh.told = map[int][]orders.MPSSight{}, map[int]uint64{}, map[int]uint64{}, map[int]string{}
+		sh.seen, sh.held, sh.peaks, sh.told = map[int][]message.MPSSight{}, map[int]uint64{}, map[int]uint64{}, map[int]string{}
 	}
 	for i, one := range s.MPS {
 		for _, pid := range slices.Sorted(maps.Keys(one.Clients)) {

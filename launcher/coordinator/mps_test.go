@@ -10,9 +10,9 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/failure/class"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -42,8 +42,8 @@ func sharingDrill(t *testing.T, more string) *drill {
 		hosts = append(hosts, facts.Host{
 			ID: fmt.Sprint(i), NICs: []facts.NIC{{Name: "eth0", Up: true, Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}}, {Name: "eth1", Up: true, Addresses: []string{fmt.Sprintf("10.1.0.%d", i+1)}}},
 			MPS: &facts.MPS{Program: "/usr/bin/nvidia-cuda-mps-control"},
-			Devices: &facts.Devices{GPUs: &plugins.GPUs{GPUs: []plugins.GPU{{
-				UUID: gpuOf(i), PCI: "0000:0f:00.0", Name: "NVIDIA L40S", State: plugins.StateOK, Memory: plugins.Memory{Total: &total, Used: &used}, Processes: []plugins.Process{},
+			Devices: &facts.Devices{Inventory: &gpu.Inventory{GPUs: []gpu.GPU{{
+				UUID: gpuOf(i), PCI: "0000:0f:00.0", Name: "NVIDIA L40S", State: gpu.StateOK, Memory: gpu.Memory{Total: &total, Used: &used}, Processes: []gpu.Process{},
 			}}}},
 		})
 	}
@@ -58,8 +58,8 @@ func sharingDrill(t *testing.T, more string) *drill {
 }
 
 // asked are the orders to run daemons, by host.
-func (d *drill) asked() map[int]*orders.Serve {
-	found := map[int]*orders.Serve{}
+func (d *drill) asked() map[int]*message.Serve {
+	found := map[int]*message.Serve{}
 	for _, a := range d.all {
 		if a.send != nil && a.send.order.Serve != nil {
 			found[a.send.host] = a.send.order.Serve
@@ -69,7 +69,7 @@ func (d *drill) asked() map[int]*orders.Serve {
 }
 
 func (d *drill) serves(host int) {
-	d.news(host, orders.News{Served: &orders.Served{Number: d.asked()[host].Number, Folders: map[string]orders.MPSFolders{gpuOf(host): {Pipe: fmt.Sprintf("/tmp/m/%d", host), Log: "/l", PID: 70 + host}}}})
+	d.news(host, message.Update{Served: &message.Served{Number: d.asked()[host].Number, Folders: map[string]message.MPSFolders{gpuOf(host): {Pipe: fmt.Sprintf("/tmp/m/%d", host), Log: "/l", PID: 70 + host}}}})
 }
 
 func (d *drill) gather() {
@@ -77,7 +77,7 @@ func (d *drill) gather() {
 		d.join(host)
 		d.ready(host)
 	}
-	d.news(0, orders.News{PortHeld: &orders.PortHeld{Attempt: d.b.attempt, Port: 20000}})
+	d.news(0, message.Update{PortHeld: &message.PortHeld{Attempt: d.b.attempt, Port: 20000}})
 }
 
 func TestWorkersWaitForTheirDaemons(t *testing.T) {
@@ -101,7 +101,7 @@ func TestADaemonThatCannotBeStartedRefusesTheRun(t *testing.T) {
 	d := sharingDrill(t, "ranks {\n backend = \"gloo\"\n}")
 	d.gather()
 	d.serves(0)
-	d.news(1, orders.News{Served: &orders.Served{Number: d.asked()[1].Number, Error: "MPS for GPU 0: no", Tail: []byte("why"), Log: "/l"}})
+	d.news(1, message.Update{Served: &message.Served{Number: d.asked()[1].Number, Error: "MPS for GPU 0: no", Tail: []byte("why"), Log: "/l"}})
 	d.serves(2)
 	r := d.end(0, 1, 2)
 	if r.Exit != 75 || r.FirstCause == nil || !strings.Contains(r.FirstCause.Message, "b: MPS for GPU 0: no") || r.FirstCause.Tail != "why" {
@@ -117,14 +117,14 @@ func TestALostDaemonIsTheCauseAndTheNextAttemptAsksForAnother(t *testing.T) {
 		d.serves(host)
 	}
 	first := d.asked()[1].Number
-	d.news(1, orders.News{MPSLost: &orders.MPSLost{Device: gpuOf(1), Message: "the MPS daemon of GPU 0 (pid 71) has ended", Locals: []int{0, 1}, Lines: []string{"control.log: gone"}}})
+	d.news(1, message.Update{MPSLost: &message.MPSLost{Device: gpuOf(1), Message: "the MPS daemon of GPU 0 (pid 71) has ended", Locals: []int{0, 1}, Lines: []string{"control.log: gone"}}})
 	if d.b.phase != stopping || d.b.lost == nil || d.b.lost.Class != class.MPSLost {
 		t.Fatalf("phase %v, lost %+v", d.b.phase, d.b.lost)
 	}
-	d.ended(2, orders.Ended{Code: 1, Evidence: &orders.Evidence{Stderr: []byte("CUDA error: the remote procedural call between the MPS server and the MPS client failed\n")}})
-	d.ended(3, orders.Ended{Signal: "SIGKILL", Sent: "SIGKILL"})
+	d.ended(2, message.Ended{Code: 1, Evidence: &message.Evidence{Stderr: []byte("CUDA error: the remote procedural call between the MPS server and the MPS client failed\n")}})
+	d.ended(3, message.Ended{Signal: "SIGKILL", Sent: "SIGKILL"})
 	for _, rank := range []int{0, 1, 4, 5} {
-		d.ended(rank, orders.Ended{Signal: "SIGTERM", Sent: "SIGTERM"})
+		d.ended(rank, message.Ended{Signal: "SIGTERM", Sent: "SIGTERM"})
 	}
 	if d.b.phase != restarting || d.asked()[1].Number == first {
 		t.Fatalf("phase %v, asked %+v", d.b.phase, d.asked()[1])
@@ -137,7 +137,7 @@ func TestALostDaemonIsTheCauseAndTheNextAttemptAsksForAnother(t *testing.T) {
 func TestAStaleAnswerServesNobody(t *testing.T) {
 	d := sharingDrill(t, "ranks {\n backend = \"gloo\"\n}")
 	d.gather()
-	d.news(0, orders.News{Served: &orders.Served{Number: 99}})
+	d.news(0, message.Update{Served: &message.Served{Number: 99}})
 	if d.b.sharing.served[0] {
 		t.Error("an answer to nothing counts")
 	}
@@ -154,11 +154,11 @@ func TestIndependentRanksOfOtherGPUsGoOnWhenADaemonIsLost(t *testing.T) {
 	}
 	d.check("started", len(d.sent(isStart)), 6)
 	d.after(time.Second)
-	d.news(1, orders.News{MPSLost: &orders.MPSLost{Device: gpuOf(1), Fault: true, Message: "a fault", Locals: []int{0, 1}}})
+	d.news(1, message.Update{MPSLost: &message.MPSLost{Device: gpuOf(1), Fault: true, Message: "a fault", Locals: []int{0, 1}}})
 	if d.b.phase != running || d.b.lost != nil {
 		t.Fatalf("phase %v, lost %+v", d.b.phase, d.b.lost)
 	}
-	d.ended(2, orders.Ended{Signal: "SIGKILL", Sent: "SIGKILL"})
+	d.ended(2, message.Ended{Signal: "SIGKILL", Sent: "SIGKILL"})
 	if u := d.b.ranks[2].alone; !u.over || u.cause == nil || u.cause.Class != class.MPSFault {
 		t.Errorf("%+v", u)
 	}
@@ -177,8 +177,8 @@ func TestARankThatEndedWellBeforeItsDaemonDidIsDone(t *testing.T) {
 		d.serves(host)
 	}
 	d.after(time.Second)
-	d.news(1, orders.News{MPSLost: &orders.MPSLost{Device: gpuOf(1), Message: "the daemon has ended", Locals: []int{0, 1}}})
-	d.ended(2, orders.Ended{Evidence: &orders.Evidence{}})
+	d.news(1, message.Update{MPSLost: &message.MPSLost{Device: gpuOf(1), Message: "the daemon has ended", Locals: []int{0, 1}}})
+	d.ended(2, message.Ended{Evidence: &message.Evidence{}})
 	if u := d.b.ranks[2].alone; !u.over || u.cause != nil {
 		t.Errorf("%+v", u)
 	}

@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/failure"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/observe"
-	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/rundir"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
 // heardOf takes in what the workers of a host have told of themselves.
-func (b *brain) heardOf(host int, o *orders.Observed) {
+func (b *brain) heardOf(host int, o *message.Observed) {
 	for rank, told := range o.Ranks {
 		if rank < 0 || rank >= len(b.ranks) || told.Latest == nil {
 			continue
@@ -25,11 +25,11 @@ func (b *brain) heardOf(host int, o *orders.Observed) {
 }
 
 // observed is the newest that all workers of the attempt have told.
-func (b *brain) observed() orders.Observed {
-	all := orders.Observed{Ranks: map[int]orders.RankObserved{}}
+func (b *brain) observed() message.Observed {
+	all := message.Observed{Ranks: map[int]message.RankObserved{}}
 	for rank, r := range b.ranks {
 		if r.observed != nil {
-			all.Ranks[rank] = orders.RankObserved{Attempt: r.attempt, Latest: r.observed}
+			all.Ranks[rank] = message.RankObserved{Attempt: r.attempt, Latest: r.observed}
 		}
 	}
 	return all
@@ -97,5 +97,5 @@ func (f *liveFile) write(b *brain, now rendezvous.Instant) {
 	}
 	f.written, f.at = b.told, now
 	// It is written again at the next news, and the run does not hang on it.
-	_ = replace(filepath.Join(f.dir, rundir.Observed), orders.Encode(b.observed()))
+	_ = replace(filepath.Join(f.dir, rundir.Observed), message.Encode(b.observed()))
 }

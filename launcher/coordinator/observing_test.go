@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/observe"
-	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/rundir"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -27,8 +27,8 @@ func at(lines ...string) *observe.Latest {
 const patient = "restart {\n attempts = 9\n backoff = \"0s\"\n on \"crash\" { attempts = 9 }\n}"
 
 // crashed is the end of a worker that has told something.
-func crashed(told *observe.Latest) orders.Ended {
-	return orders.Ended{Signal: crash, Evidence: &orders.Evidence{Age: 60, Observed: told}}
+func crashed(told *observe.Latest) message.Ended {
+	return message.Ended{Signal: crash, Evidence: &message.Evidence{Age: 60, Observed: told}}
 }
 
 // attempts has attempts fail one after the other, with what rank 1 had told in each, and
@@ -42,7 +42,7 @@ func (d *drill) attempts(before func(attempt int), told ...*observe.Latest) int 
 		if d.b.phase != restarting {
 			return attempt + 1
 		}
-		d.news(0, orders.News{PortHeld: &orders.PortHeld{Attempt: attempt + 1, Port: 20001 + attempt}})
+		d.news(0, message.Update{PortHeld: &message.PortHeld{Attempt: attempt + 1, Port: 20001 + attempt}})
 		d.tick(time.Second, 0, 1, 2)
 	}
 	return len(told)
@@ -74,7 +74,7 @@ func TestAnotherRanksStepsCountWhereTheFailedOneTellsNone(t *testing.T) {
 	d := begun(t, patient)
 	tell := func(attempt int) {
 		first, last := attempt*10, attempt*10+9
-		d.news(0, orders.News{Observed: &orders.Observed{Ranks: map[int]orders.RankObserved{0: {Attempt: attempt, Latest: &observe.Latest{
+		d.news(0, message.Update{Observed: &message.Observed{Ranks: map[int]message.RankObserved{0: {Attempt: attempt, Latest: &observe.Latest{
 			First: observe.Mark{Epoch: -1, Step: first}, Furthest: observe.Mark{Epoch: -1, Step: last}, Progress: observe.Mark{Epoch: -1, Step: last},
 		}}}}})
 	}
@@ -97,8 +97,8 @@ func TestToldStepsAreInTheCauseAndTheReport(t *testing.T) {
 
 func TestWhatIsToldOfAnotherAttemptOrHostIsDropped(t *testing.T) {
 	d := begun(t, "")
-	d.news(1, orders.News{Observed: &orders.Observed{Ranks: map[int]orders.RankObserved{0: {Latest: at("step 1")}, 99: {Latest: at("step 1")}, -1: {Latest: at("step 1")}}}})
-	d.news(0, orders.News{Observed: &orders.Observed{Ranks: map[int]orders.RankObserved{0: {Attempt: 7, Latest: at("step 1")}, 1: {}}}})
+	d.news(1, message.Update{Observed: &message.Observed{Ranks: map[int]message.RankObserved{0: {Latest: at("step 1")}, 99: {Latest: at("step 1")}, -1: {Latest: at("step 1")}}}})
+	d.news(0, message.Update{Observed: &message.Observed{Ranks: map[int]message.RankObserved{0: {Attempt: 7, Latest: at("step 1")}, 1: {}}}})
 	if all := d.b.observed(); len(all.Ranks) != 0 {
 		t.Errorf("%+v", all)
 	}
@@ -115,7 +115,7 @@ func TestTheNewestOfAllRanksLiesWhereWhoAsksFindsIt(t *testing.T) {
 		if err != nil {
 			return false
 		}
-		var found orders.Observed
+		var found message.Observed
 		if err := json.Unmarshal(text, &found); err != nil || !reflect.DeepEqual(found, d.b.observed()) {
 			t.Errorf("%s %v", text, err)
 		}
@@ -125,10 +125,10 @@ func TestTheNewestOfAllRanksLiesWhereWhoAsksFindsIt(t *testing.T) {
 	if written() {
 		t.Error("a file of nothing")
 	}
-	d.news(0, orders.News{Observed: &orders.Observed{Ranks: map[int]orders.RankObserved{0: {Latest: at("step 1", "value loss 2.5")}}}})
+	d.news(0, message.Update{Observed: &message.Observed{Ranks: map[int]message.RankObserved{0: {Latest: at("step 1", "value loss 2.5")}}}})
 	f.write(d.b, now)
 	first := written()
-	d.news(0, orders.News{Observed: &orders.Observed{Ranks: map[int]orders.RankObserved{1: {Latest: at("step 2")}}}})
+	d.news(0, message.Update{Observed: &message.Observed{Ranks: map[int]message.RankObserved{1: {Latest: at("step 2")}}}})
 	f.write(d.b, now.Add(time.Second/2))
 	soon := written()
 	f.write(d.b, now.Add(3*time.Second))

@@ -8,7 +8,7 @@ import (
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/failure"
 	"github.com/muster-dev/muster/launcher/failure/restart"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -51,7 +51,7 @@ func (b *brain) unkilled() int {
 }
 
 // cannotBeKilled reports whether a worker is told of as ended that still is there.
-func cannotBeKilled(e *orders.Ended) bool { return e.Error != "" && e.Sent != "" }
+func cannotBeKilled(e *message.Ended) bool { return e.Error != "" && e.Sent != "" }
 
 // decideOn decides what follows a failure that has ended trials which began and ended then.
 func (b *brain) decideOn(t *trials, found failure.Found, began, ended rendezvous.Instant) bool {
@@ -136,5 +136,5 @@ func (b *brain) putAway(a report.Attempt) {
 	b.lost, b.earlySaid, b.noticed = nil, false, 0
 	b.beginEmptying()
 	b.serveAll()
-	b.send(0, orders.Order{HoldPort: &orders.HoldPort{Attempt: b.attempt, First: b.firstPort, Last: b.lastPort}})
+	b.send(0, message.Command{HoldPort: &message.HoldPort{Attempt: b.attempt, First: b.firstPort, Last: b.lastPort}})
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
 )
 
@@ -18,16 +18,16 @@ func begun(t *testing.T, more string) *drill {
 		d.join(host)
 		d.ready(host)
 	}
-	d.news(0, orders.News{PortHeld: &orders.PortHeld{Port: 20000}})
+	d.news(0, message.Update{PortHeld: &message.PortHeld{Port: 20000}})
 	return d
 }
 
 // failAll has rank 1 fail and the others stopped.
-func (d *drill) failAll(attempt int, e orders.Ended) {
+func (d *drill) failAll(attempt int, e message.Ended) {
 	e.Attempt = attempt
 	d.ended(1, e)
 	for _, rank := range []int{0, 2, 3, 4, 5} {
-		d.ended(rank, orders.Ended{Attempt: attempt, Signal: "SIGTERM", Sent: "SIGTERM"})
+		d.ended(rank, message.Ended{Attempt: attempt, Signal: "SIGTERM", Sent: "SIGTERM"})
 	}
 }
 
@@ -41,7 +41,7 @@ func (d *drill) said(kind event.Kind) (all []event.Event) {
 	return all
 }
 
-func (d *drill) starts() (attempts []int, last *orders.Start) {
+func (d *drill) starts() (attempts []int, last *message.Start) {
 	for _, a := range d.all {
 		if a.send != nil && a.send.order.Start != nil {
 			attempts, last = append(attempts, a.send.order.Start.Attempt), a.send.order.Start
@@ -54,14 +54,14 @@ const crash = "SIGSEGV"
 
 func TestAFailedAttemptIsFollowedByAnotherOnTheSameHosts(t *testing.T) {
 	d := begun(t, "restart {\n attempts = 2\n backoff = \"0s\"\n on \"crash\" {\n env = { SMALL = rank.global }\n args = [\"--slow\"]\n }\n}")
-	d.failAll(0, orders.Ended{Signal: crash})
+	d.failAll(0, message.Ended{Signal: crash})
 	if d.b.phase != restarting || d.b.attempt != 1 {
 		t.Fatalf("phase %v, attempt %d", d.b.phase, d.b.attempt)
 	}
 	if said := d.said(event.Restarting); len(said) != 1 || said[0].Attempt != 0 {
 		t.Errorf("of attempt 0 is said %+v", said)
 	}
-	d.news(0, orders.News{PortHeld: &orders.PortHeld{Attempt: 1, Port: 20001}})
+	d.news(0, message.Update{PortHeld: &message.PortHeld{Attempt: 1, Port: 20001}})
 	d.tick(time.Second, 0, 1, 2)
 	attempts, last := d.starts()
 	if len(attempts) != 6 || attempts[5] != 1 {
@@ -76,12 +76,12 @@ func TestAFailedAttemptIsFollowedByAnotherOnTheSameHosts(t *testing.T) {
 		t.Errorf("command %q", got)
 	}
 	// What an earlier attempt still says does not count.
-	d.ended(2, orders.Ended{Attempt: 0, Code: 1})
+	d.ended(2, message.Ended{Attempt: 0, Code: 1})
 	if d.b.ranks[2].ended != nil {
 		t.Error("an end of attempt 0 was taken for one of attempt 1")
 	}
 	for rank := range 6 {
-		d.ended(rank, orders.Ended{Attempt: 1})
+		d.ended(rank, message.Ended{Attempt: 1})
 	}
 	r := d.end(0, 1, 2)
 	if r.Outcome != report.OK || len(r.Attempts) != 2 || r.Attempts[0].Decision != "restart" || r.Attempts[0].Changes["args"] != "--slow" {
@@ -91,10 +91,10 @@ func TestAFailedAttemptIsFollowedByAnotherOnTheSameHosts(t *testing.T) {
 
 func TestTheBudgetEndsAndTheReasonIsSaid(t *testing.T) {
 	d := begun(t, "restart {\n attempts = 1\n backoff = \"0s\"\n on \"crash\" {\n env = { SMALL = 1 }\n }\n on \"crash\" {\n env = { SMALL = 2 }\n }\n}")
-	d.failAll(0, orders.Ended{Signal: crash})
-	d.news(0, orders.News{PortHeld: &orders.PortHeld{Attempt: 1, Port: 20001}})
+	d.failAll(0, message.Ended{Signal: crash})
+	d.news(0, message.Update{PortHeld: &message.PortHeld{Attempt: 1, Port: 20001}})
 	d.tick(time.Second, 0, 1, 2)
-	d.failAll(1, orders.Ended{Signal: "SIGBUS"})
+	d.failAll(1, message.Ended{Signal: "SIGBUS"})
 	if d.b.phase != wrapping {
 		t.Fatalf("phase %v", d.b.phase)
 	}
@@ -108,7 +108,7 @@ func TestNothingIsRestartedThatTheUserHasStopped(t *testing.T) {
 	d := begun(t, "restart {\n attempts = 5\n backoff = \"0s\"\n}")
 	d.b.stopRequested(stopRequest{exit: 130, reason: "Ctrl-C"})
 	d.take()
-	d.failAll(0, orders.Ended{Signal: crash})
+	d.failAll(0, message.Ended{Signal: crash})
 	if d.b.phase != wrapping {
 		t.Errorf("phase %v", d.b.phase)
 	}
@@ -116,23 +116,23 @@ func TestNothingIsRestartedThatTheUserHasStopped(t *testing.T) {
 
 func TestTheOneWithTheReasonIsWaitedFor(t *testing.T) {
 	d := begun(t, "")
-	d.ended(0, orders.Ended{Code: 1, Evidence: &orders.Evidence{Stderr: []byte("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:1\n")}})
+	d.ended(0, message.Ended{Code: 1, Evidence: &message.Evidence{Stderr: []byte("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:1\n")}})
 	if d.b.phase != running {
 		t.Fatalf("phase %v: the others were stopped at once", d.b.phase)
 	}
 	d.tick(time.Second, 0, 1, 2)
-	d.ended(3, orders.Ended{Code: 1, Evidence: &orders.Evidence{Stderr: []byte("ValueError: bad shape\n")}})
+	d.ended(3, message.Ended{Code: 1, Evidence: &message.Evidence{Stderr: []byte("ValueError: bad shape\n")}})
 	if d.b.phase != stopping {
 		t.Fatalf("phase %v", d.b.phase)
 	}
 	for _, rank := range []int{1, 2, 4, 5} {
-		d.ended(rank, orders.Ended{Signal: "SIGTERM", Sent: "SIGTERM"})
+		d.ended(rank, message.Ended{Signal: "SIGTERM", Sent: "SIGTERM"})
 	}
 	if r := d.end(0, 1, 2); r.FirstCause.Rank == nil || *r.FirstCause.Rank != 3 {
 		t.Errorf("cause %+v", r.FirstCause)
 	}
 	alone := begun(t, "")
-	alone.ended(0, orders.Ended{Code: 1, Evidence: &orders.Evidence{Stderr: []byte("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:1\n")}})
+	alone.ended(0, message.Ended{Code: 1, Evidence: &message.Evidence{Stderr: []byte("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:1\n")}})
 	alone.tick(3*time.Second, 0, 1, 2)
 	if alone.b.phase != stopping {
 		t.Error("nobody comes forward, and the others run on")
@@ -142,11 +142,11 @@ func TestTheOneWithTheReasonIsWaitedFor(t *testing.T) {
 // What cannot be killed holds its GPU, and is alive: no other attempt may run beside it.
 func TestNothingIsStartedBesideAWorkerThatCannotBeKilled(t *testing.T) {
 	d := newDrillOf(t, "restart {\n attempts = 3\n on \"exit\" { attempts = 3 }\n}").run()
-	d.ended(1, orders.Ended{Code: 5, Evidence: &orders.Evidence{}})
+	d.ended(1, message.Ended{Code: 5, Evidence: &message.Evidence{}})
 	for _, rank := range []int{0, 2, 3, 4} {
-		d.ended(rank, orders.Ended{Sent: "SIGTERM", Signal: "SIGTERM"})
+		d.ended(rank, message.Ended{Sent: "SIGTERM", Signal: "SIGTERM"})
 	}
-	d.ended(5, orders.Ended{Sent: "SIGKILL", Error: "cannot be killed (pid 7, state D: it waits for a device or a file system)"})
+	d.ended(5, message.Ended{Sent: "SIGKILL", Error: "cannot be killed (pid 7, state D: it waits for a device or a file system)"})
 	if r := d.end(0, 1, 2); r.Exit != 5 || len(r.Attempts) != 1 || !strings.Contains(r.Attempts[0].Reason, "rank 5 of the attempt before cannot be killed") {
 		t.Errorf("the report is %+v", r)
 	}
@@ -156,7 +156,7 @@ func TestNothingIsStartedBesideAWorkerThatCannotBeKilled(t *testing.T) {
     action  = "stop"
   }`)
 	d.startedTasks()
-	d.news(0, orders.News{Ended: &orders.Ended{Rank: 0, Sent: "SIGKILL", Error: "cannot be killed (pid 7, state D)"}})
+	d.news(0, message.Update{Ended: &message.Ended{Rank: 0, Sent: "SIGKILL", Error: "cannot be killed (pid 7, state D)"}})
 	if got := d.startedTasks(); len(got) != 0 {
 		t.Errorf("tasks %v were started in its place", got)
 	}
@@ -168,7 +168,7 @@ func TestAFindingSaysInWhichAttemptAndWhen(t *testing.T) {
 	d.b.find(report.Finding{Code: "before"})
 	d.run()
 	d.b.find(report.Finding{Code: "first"})
-	d.failAll(0, orders.Ended{Signal: crash})
+	d.failAll(0, message.Ended{Signal: crash})
 	d.after(time.Minute)
 	d.b.find(report.Finding{Code: "second", Rank: new(3)})
 	if f := d.b.findings; f[0].At != 0 || f[1].Attempt != 0 || f[2].Attempt != 1 || f[1].At == 0 || f[2].At-f[1].At != float64(time.Minute) {

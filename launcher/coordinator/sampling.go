@@ -11,7 +11,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check"
 	checks "github.com/muster-dev/muster/launcher/check/codes"
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -138,7 +138,7 @@ func (c *Coordinator) following(change int) {
 	if c.followers > 0 {
 		pace = followedPace
 	}
-	c.brain.sendAll(orders.Order{Pace: &orders.Pace{Every: pace}})
+	c.brain.sendAll(message.Command{Pace: &message.Pace{Every: pace}})
 }
 
 // Samples delivers how much memory and time of their devices ranks use: once, or each
@@ -155,7 +155,7 @@ func (s control) Samples(request *pb.SamplesRequest, stream pb.Control_SamplesSe
 		if err != nil {
 			return err
 		}
-		if err := stream.Send(&pb.SamplesReply{Overview: orders.Encode(overview)}); err != nil || !request.Follow {
+		if err := stream.Send(&pb.SamplesReply{Overview: message.Encode(overview)}); err != nil || !request.Follow {
 			return err
 		}
 		select {

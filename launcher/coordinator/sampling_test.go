@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/samples"
 )
@@ -24,7 +24,7 @@ func (d *drill) tellSamples(host int, age float64, amounts ...float64) {
 	for i, n := range amounts {
 		digest.Ranks = append(digest.Ranks, samples.Rank{Rank: 2*host + i, Now: held(n), Peaks: samples.Raise(nil, d.b.attempt, samples.PhaseOf(age), held(n))})
 	}
-	d.news(host, orders.News{Samples: digest})
+	d.news(host, message.Update{Samples: digest})
 }
 
 // found are the findings with a code.
@@ -66,7 +66,7 @@ func TestAnAttemptsEndIsJudgedByWhatRanksHeldUntilTheirEnds(t *testing.T) {
 			if rank == 5 {
 				n = 50
 			}
-			d.news(rank/2, orders.News{Ended: &orders.Ended{Rank: rank, Peaks: samples.Raise(nil, 0, samples.PhaseStart, held(n))}})
+			d.news(rank/2, message.Update{Ended: &message.Ended{Rank: rank, Peaks: samples.Raise(nil, 0, samples.PhaseStart, held(n))}})
 		}
 		if found := d.found("memory_imbalance"); len(found) != want {
 			t.Errorf("%s: found %q", backend, found)
@@ -88,7 +88,7 @@ func TestRanksThatHadNotLoadedYetSayNothingOfTheBalance(t *testing.T) {
 		if rank == 0 {
 			n = 30
 		}
-		d.news(rank/2, orders.News{Ended: &orders.Ended{Rank: rank, Peaks: samples.Raise(nil, 0, samples.PhaseStart, held(n))}})
+		d.news(rank/2, message.Update{Ended: &message.Ended{Rank: rank, Peaks: samples.Raise(nil, 0, samples.PhaseStart, held(n))}})
 	}
 	if found := d.found("memory_imbalance"); len(found) > 0 {
 		t.Errorf("found %q", found)
@@ -100,7 +100,7 @@ func TestGrowthIsToldOncePerAttempt(t *testing.T) {
 	d.run()
 	digest := &samples.Digest{Age: 7200, Ranks: []samples.Rank{{Rank: 2, Now: held(1), Growth: []samples.Growth{{Rank: 2, Kind: samples.KindCache, Slope: gib, From: gib, To: 3 * gib, Hours: 2}}}}}
 	for range 3 {
-		d.news(1, orders.News{Samples: digest})
+		d.news(1, message.Update{Samples: digest})
 	}
 	if found := d.found("memory_growth"); len(found) != 1 || !strings.HasPrefix(found[0], "b: rank 2") {
 		t.Errorf("found %q", found)
@@ -121,9 +121,9 @@ func TestWhatAJobIgnoresIsNotFoundInMemory(t *testing.T) {
 func TestADigestOfAnEarlierAttemptOrOfAnothersRankIsLeftOut(t *testing.T) {
 	d := newDrill(t)
 	d.run()
-	d.news(0, orders.News{Samples: &samples.Digest{Attempt: 3}})
+	d.news(0, message.Update{Samples: &samples.Digest{Attempt: 3}})
 	d.tellSamples(1, 5, 7)
-	d.news(0, orders.News{Samples: &samples.Digest{Ranks: []samples.Rank{{Rank: 5, Peaks: samples.Raise(nil, 0, samples.PhaseStart, held(9))}, {Rank: 77}}}})
+	d.news(0, message.Update{Samples: &samples.Digest{Ranks: []samples.Rank{{Rank: 5, Peaks: samples.Raise(nil, 0, samples.PhaseStart, held(9))}, {Rank: 77}}}})
 	if o := d.b.overview(); len(o.Hosts) != 2 {
 		t.Errorf("%+v", o)
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
@@ -42,7 +42,7 @@ func (b *brain) advance() {
 	case clearing:
 		if b.isEmpty(&b.empty) {
 			b.phase = finishing
-			b.sendAll(orders.Order{Finish: &orders.Finish{}})
+			b.sendAll(message.Command{Finish: &message.Finish{}})
 			b.tryEnd()
 		}
 	case finishing:
@@ -102,7 +102,7 @@ func (b *brain) tryCommit() {
 // wrapUp leaves the gathering without having started a worker.
 func (b *brain) wrapUp() {
 	b.phase = finishing
-	b.sendAll(orders.Order{Finish: &orders.Finish{}})
+	b.sendAll(message.Command{Finish: &message.Finish{}})
 	b.tryEnd()
 }
 
@@ -202,22 +202,22 @@ func (b *brain) startAll() {
 			}
 			b.ranks[rank].attempt = b.attempt
 		}
-		b.send(i, orders.Order{Start: start})
+		b.send(i, message.Command{Start: start})
 	}
 	b.actions = append(b.actions, action{began: &beginning{b.attempt, everyRank}})
 }
 
 // startOn is an order to start ranks on a host, with none yet.
-func (b *brain) startOn(host int, m plan.Meeting) *orders.Start {
-	return &orders.Start{
+func (b *brain) startOn(host int, m plan.Meeting) *message.Start {
+	return &message.Start{
 		Attempt: m.Attempt, Command: b.plan.CommandFor(m), Signal: b.stopSignal, Grace: b.grace,
 		Watch: len(b.plan.Hosts[host].Devices) > 0, Checkpoints: b.job.Progress.Folder, Slots: b.plan.Hosts[host].Ranks,
-		Observe: orders.Observe(b.job.Observe), Recorder: b.job.Hang != nil && b.plan.Backend == "nccl",
+		Observe: message.Observe(b.job.Observe), Recorder: b.job.Hang != nil && b.plan.Backend == "nccl",
 	}
 }
 
 // addRank adds a rank to an order; where that cannot be the run is ended.
-func (b *brain) addRank(start *orders.Start, rank int, m plan.Meeting) bool {
+func (b *brain) addRank(start *message.Start, rank int, m plan.Meeting) bool {
 	place := b.placeOf(rank)
 	vars, err := b.plan.Env(place.Rank, m)
 	if err != nil {
@@ -225,7 +225,7 @@ func (b *brain) addRank(start *orders.Start, rank int, m plan.Meeting) bool {
 		b.internal(err)
 		return false
 	}
-	r := orders.RankStart{Rank: rank, Local: place.Local, CPUs: place.CPUs, Node: place.Node, Device: deviceOf(place), Seen: b.plan.Seen(place.Rank), Env: map[string]string{}, Defaults: map[string]string{}}
+	r := message.RankStart{Rank: rank, Local: place.Local, CPUs: place.CPUs, Node: place.Node, Device: deviceOf(place), Seen: b.plan.Seen(place.Rank), Env: map[string]string{}, Defaults: map[string]string{}}
 	for _, v := range vars {
 		if v.Default {
 			r.Defaults[v.Name] = v.Value

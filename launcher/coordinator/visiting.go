@@ -4,7 +4,7 @@ import (
 	"net"
 	"strconv"
 
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -14,8 +14,8 @@ const mostVisiting = 32
 // visiting is how far hosts are with visiting each other.
 type visiting struct {
 	asked, sent bool
-	opened      map[int]*orders.Opened
-	visited     map[int]*orders.Visited
+	opened      map[int]*message.Opened
+	visited     map[int]*message.Visited
 }
 
 // haveVisited has every host visit every other where hosts are only checked, and reports
@@ -27,22 +27,22 @@ func (b *brain) haveVisited() bool {
 	}
 	v := &b.visiting
 	if !v.asked {
-		v.asked, v.opened, v.visited = true, map[int]*orders.Opened{}, map[int]*orders.Visited{}
+		v.asked, v.opened, v.visited = true, map[int]*message.Opened{}, map[int]*message.Visited{}
 		for i := range b.hosts {
-			b.send(i, orders.Order{Open: &orders.Open{First: b.firstPort, Last: b.lastPort, Pins: b.pins}})
+			b.send(i, message.Command{Open: &message.Open{First: b.firstPort, Last: b.lastPort, Pins: b.pins}})
 		}
 	}
 	if !v.sent && b.allOf(func(host int) bool { return v.opened[host] != nil }) {
 		v.sent = true
 		for i := range b.hosts {
-			b.send(i, orders.Order{Visit: b.visitsOf(i)})
+			b.send(i, message.Command{Visit: b.visitsOf(i)})
 		}
 	}
 	return v.sent && b.allOf(func(host int) bool { return v.visited[host] != nil })
 }
 
 // opened: a host has opened to others, or could not.
-func (b *brain) opened(host int, o *orders.Opened) {
+func (b *brain) opened(host int, o *message.Opened) {
 	b.visiting.opened[host] = o
 	if o.Error != "" {
 		b.warn(b.hosts[host].name, "whether all others reach it is not checked: %s", o.Error)
@@ -61,8 +61,8 @@ func (b *brain) allOf(holds func(host int) bool) bool {
 
 // visitsOf are a host's visits to all others that have opened, at the address by which they
 // came to the head host: the one that ranks use.
-func (b *brain) visitsOf(host int) *orders.Visit {
-	order, m := &orders.Visit{}, b.meeting()
+func (b *brain) visitsOf(host int) *message.Visit {
+	order, m := &message.Visit{}, b.meeting()
 	for i := range b.hosts {
 		opened := b.visiting.opened[i]
 		addr := m.Locals[i]
@@ -70,7 +70,7 @@ func (b *brain) visitsOf(host int) *orders.Visit {
 			addr = m.MasterAddr
 		}
 		if i != host && opened != nil && opened.Error == "" && addr != "" {
-			order.Peers = append(order.Peers, orders.Peer{Host: i, Pin: b.pins[i], Addr: net.JoinHostPort(addr, strconv.Itoa(opened.Port))})
+			order.Peers = append(order.Peers, message.Peer{Host: i, Pin: b.pins[i], Addr: net.JoinHostPort(addr, strconv.Itoa(opened.Port))})
 		}
 	}
 	return order

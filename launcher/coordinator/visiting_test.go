@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -17,13 +17,13 @@ func checkingDrill(t *testing.T) *drill {
 		d.join(host)
 		d.ready(host)
 	}
-	d.news(0, orders.News{PortHeld: &orders.PortHeld{Port: 20000}})
+	d.news(0, message.Update{PortHeld: &message.PortHeld{Port: 20000}})
 	return d
 }
 
 // visits are the orders to visit that were sent, by host.
-func (d *drill) visits() map[int][]orders.Peer {
-	found := map[int][]orders.Peer{}
+func (d *drill) visits() map[int][]message.Peer {
+	found := map[int][]message.Peer{}
 	for _, a := range d.all {
 		if a.send != nil && a.send.order.Visit != nil {
 			found[a.send.host] = a.send.order.Visit.Peers
@@ -33,7 +33,7 @@ func (d *drill) visits() map[int][]orders.Peer {
 }
 
 func (d *drill) opens(host, port int) {
-	d.news(host, orders.News{Opened: &orders.Opened{Port: port}})
+	d.news(host, message.Update{Opened: &message.Opened{Port: port}})
 }
 
 func TestHostsThatAreOnlyCheckedVisitEachOther(t *testing.T) {
@@ -47,12 +47,12 @@ func TestHostsThatAreOnlyCheckedVisitEachOther(t *testing.T) {
 	if got := fmt.Sprint(d.visits()[2]); got != "[{0 p0 10.0.0.1:21000} {1 p1 10.0.0.1:21001}]" { // each says that it came from there
 		t.Errorf("host c visits %s", got)
 	}
-	d.news(0, orders.News{Visited: &orders.Visited{}})
-	d.news(1, orders.News{Visited: &orders.Visited{Results: []orders.VisitOf{{Host: 2, Visit: rendezvous.Visit{Reach: rendezvous.Reach{Addr: "10.0.0.3:21002", Error: "no route to host"}}}}}})
+	d.news(0, message.Update{Visited: &message.Visited{}})
+	d.news(1, message.Update{Visited: &message.Visited{Results: []message.VisitOf{{Host: 2, Visit: rendezvous.Visit{Reach: rendezvous.Reach{Addr: "10.0.0.3:21002", Error: "no route to host"}}}}}})
 	if d.b.phase != gathering {
 		t.Fatal("a host that visits is not waited for")
 	}
-	d.news(2, orders.News{Visited: &orders.Visited{}})
+	d.news(2, message.Update{Visited: &message.Visited{}})
 	found := d.b.findings
 	if d.b.phase != finishing || len(found) == 0 || found[len(found)-1].Code != codes.Unreachable && found[0].Code != codes.Unreachable {
 		t.Errorf("phase %v, findings %+v", d.b.phase, found)
@@ -66,7 +66,7 @@ func TestVisitsHoldNoRunUp(t *testing.T) {
 		t.Errorf("phase %v", d.b.phase)
 	}
 	d = checkingDrill(t)
-	d.news(0, orders.News{Opened: &orders.Opened{Error: "no port is free"}})
+	d.news(0, message.Update{Opened: &message.Opened{Error: "no port is free"}})
 	d.opens(1, 21001)
 	d.opens(2, 21002)
 	if got := d.visits(); len(got[1]) != 1 || got[1][0].Host != 2 {

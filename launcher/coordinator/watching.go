@@ -5,7 +5,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check"
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous"
 )
@@ -18,7 +18,7 @@ type watching struct {
 }
 
 type lastSight struct {
-	sight *orders.Sight
+	sight *message.Sight
 	taken rendezvous.Instant // when it was judged last
 }
 
@@ -38,7 +38,7 @@ func (b *brain) beginWatching() {
 }
 
 // seen takes in who holds the devices of a host.
-func (b *brain) seen(host int, s *orders.Sight) {
+func (b *brain) seen(host int, s *message.Sight) {
 	b.takeMPS(host, s)
 	switch {
 	case s.Asked != 0:
@@ -98,7 +98,7 @@ func (b *brain) sendHome(rank int, cause *report.Cause) {
 	}
 	cause.Attempt = r.attempt
 	r.alone.astray = cause
-	b.send(r.host, orders.Order{Stop: &orders.Stop{Reason: "it is on another GPU than planned", Ranks: []int{rank}}})
+	b.send(r.host, message.Command{Stop: &message.Stop{Reason: "it is on another GPU than planned", Ranks: []int{rank}}})
 }
 
 // unitAt is the independent rank that has a place; nil: none.
@@ -110,7 +110,7 @@ func (b *brain) unitAt(place int) *int {
 }
 
 // sightFor is what a host saw as the watch wants it: by places.
-func (b *brain) sightFor(host int, s *orders.Sight) check.Sight {
+func (b *brain) sightFor(host int, s *message.Sight) check.Sight {
 	seen := check.Sight{Host: host, At: b.now.Sub(b.begun).Seconds(), MemoryUsed: s.Used, Blind: s.Blind, Error: s.Error}
 	for _, h := range s.Held {
 		if h.Rank >= 0 {

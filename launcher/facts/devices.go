@@ -2,12 +2,12 @@ package facts
 
 import (
 	"github.com/muster-dev/muster/launcher/facts/nvidia"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Devices are the GPUs of a host, with what its kernel says of where they sit.
 type Devices struct {
-	*plugins.GPUs
+	*gpu.Inventory
 	Near    []Near  `json:"near"`    // by position in GPUs
 	Islands [][]int `json:"islands"` // positions of GPUs that reach each other by NVLink
 	// Taken are the runs of muster that hold a GPU at the moment, by the GPU's UUID.
@@ -45,6 +45,6 @@ type Near struct {
 	CPUs []int `json:"cpus"` // of that node that processes of this user may run on
 	// HCAs are the nearest active InfiniBand or RoCE devices, by the PCI tree and then by
 	// NUMA node, and HCALink the way to them: PIX, PXB, PHB, NODE or SYS.
-	HCAs    []string     `json:"hcas,omitempty"`
-	HCALink plugins.Link `json:"hca_link,omitempty"`
+	HCAs    []string `json:"hcas,omitempty"`
+	HCALink gpu.Link `json:"hca_link,omitempty"`
 }

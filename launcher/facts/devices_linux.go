@@ -7,7 +7,7 @@ import (
 	"github.com/muster-dev/muster/launcher/facts/nvidia"
 	"github.com/muster-dev/muster/launcher/facts/pci"
 	"github.com/muster-dev/muster/launcher/kernellog"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // HasNVIDIA says what tells of NVIDIA on this host: see nvidia.Sign.
@@ -15,7 +15,7 @@ func HasNVIDIA(root Root) (sign string, hardware bool) { return nvidia.Sign(root
 
 // LookAtDevices asks a prober for the GPUs, and sysfs for where they sit and what is near
 // them: by the PCI address, never by the index, which says nothing of sockets.
-func LookAtDevices(ctx context.Context, root Root, prober plugins.GPUProber, allowed []int) *Devices {
+func LookAtDevices(ctx context.Context, root Root, prober gpu.Prober, allowed []int) *Devices {
 	bus := nvidia.OnBus(root)
 	d := &Devices{PCIDevices: bus.GPUs(), NVSwitches: bus.NVSwitches(), KernelModule: nvidia.ModuleVersion(root)}
 	if d.NVSwitches > 0 {
@@ -27,10 +27,10 @@ func LookAtDevices(ctx context.Context, root Root, prober plugins.GPUProber, all
 		return d
 	}
 	d.readXids(string(root) + kernellog.Path)
-	d.GPUs, d.Islands, d.Owners = found, plugins.Islands(found.Links), Owners(root, found.GPUs)
+	d.Inventory, d.Islands, d.Owners = found, gpu.Islands(found.Links), Owners(root, found.GPUs)
 	adapters, set := hcas(root), setOf(allowed)
-	for _, gpu := range found.GPUs {
-		d.Near = append(d.Near, near(root, gpu.PCI, set, adapters))
+	for _, card := range found.GPUs {
+		d.Near = append(d.Near, near(root, card.PCI, set, adapters))
 	}
 	return d
 }
@@ -63,13 +63,13 @@ func near(root Root, address string, allowed map[int]bool, adapters []HCA) Near 
 
 // nearest are the names of the active devices that are nearest to a GPU, each once, and
 // the way to them.
-func nearest(root Root, gpu pci.Slot, devices []HCA) (names []string, link plugins.Link) {
+func nearest(root Root, card pci.Slot, devices []HCA) (names []string, link gpu.Link) {
 	best := len(pci.Ways)
 	for _, d := range devices {
 		if d.State != "active" || d.PCI == "" {
 			continue
 		}
-		at := slices.Index(pci.Ways, pci.Way(gpu, pci.SlotOf(root, d.PCI)))
+		at := slices.Index(pci.Ways, pci.Way(card, pci.SlotOf(root, d.PCI)))
 		if at < best {
 			names, best = nil, at
 		}

@@ -10,15 +10,15 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 type machine struct {
-	gpus *plugins.GPUs
+	gpus *gpu.Inventory
 	err  error
 }
 
-func (m machine) Probe(context.Context) (*plugins.GPUs, error) { return m.gpus, m.err }
+func (m machine) Probe(context.Context) (*gpu.Inventory, error) { return m.gpus, m.err }
 
 // A card's index says nothing of the socket that it sits on.
 func TestTheNodeOfAGPUComesFromItsSlotAndNotItsIndex(t *testing.T) {
@@ -37,9 +37,9 @@ func TestTheNodeOfAGPUComesFromItsSlotAndNotItsIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m := machine{gpus: &plugins.GPUs{
-		GPUs:  []plugins.GPU{{Index: 0, PCI: "0000:81:00.0"}, {Index: 1, PCI: "0000:01:00.0"}, {Index: 2, PCI: "0000:99:00.0"}},
-		Links: [][]plugins.Link{{"X", "NV4", "SYS"}, {"NV4", "X", "SYS"}, {"SYS", "SYS", "X"}},
+	m := machine{gpus: &gpu.Inventory{
+		GPUs:  []gpu.GPU{{Index: 0, PCI: "0000:81:00.0"}, {Index: 1, PCI: "0000:01:00.0"}, {Index: 2, PCI: "0000:99:00.0"}},
+		Links: [][]gpu.Link{{"X", "NV4", "SYS"}, {"NV4", "X", "SYS"}, {"SYS", "SYS", "X"}},
 	}}
 	d := LookAtDevices(t.Context(), Root(root), m, []int{8, 9, 30})
 	if d.Near[0].NUMA == nil || *d.Near[0].NUMA != 1 || !slices.Equal(d.Near[0].CPUs, []int{8, 9, 30}) {
@@ -55,7 +55,7 @@ func TestTheNodeOfAGPUComesFromItsSlotAndNotItsIndex(t *testing.T) {
 
 func TestAHostWithoutGPUsSaysWhy(t *testing.T) {
 	d := LookAtDevices(t.Context(), "", machine{err: errors.New("nvidia-smi is not installed")}, nil)
-	if d.None != "nvidia-smi is not installed" || d.GPUs != nil {
+	if d.None != "nvidia-smi is not installed" || d.Inventory != nil {
 		t.Errorf("%+v", d)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/hostfs"
 	"github.com/muster-dev/muster/launcher/hostfs/hostfstest"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 const nvidiaVendor = "0x10de"
@@ -62,7 +62,7 @@ func TestTheNearestNetworkIsFoundByThePCITree(t *testing.T) {
 	for _, test := range []struct {
 		pci  string
 		hcas []string
-		link plugins.Link
+		link gpu.Link
 	}{
 		{"0000:0f:00.0", []string{"mlx5_2", "mlx5_10"}, "PIX"},
 		{"0000:13:00.0", []string{"mlx5_2", "mlx5_10"}, "PXB"}, // behind a switch of its own

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // firstPIDNamespace is the link of the machine's own pid namespace, whose number the
@@ -25,11 +25,11 @@ func ownPIDs(root Root) bool {
 // Owners looks up whose the processes are: by the owner of /proc/PID (proc_pid(5)) and
 // /etc/passwd, no directory service is asked. From another pid namespace the machine's
 // numbers may mean other processes; there the program's name has to fit as well.
-func Owners(root Root, gpus []plugins.GPU) map[int]string {
+func Owners(root Root, gpus []gpu.GPU) map[int]string {
 	own, names := ownPIDs(root), userNames(root.Read("/etc/passwd"))
 	found := map[int]string{}
-	for _, gpu := range gpus {
-		for _, p := range gpu.Processes {
+	for _, card := range gpus {
+		for _, p := range card.Processes {
 			info, err := os.Stat(fmt.Sprintf("%s/proc/%d", root, p.PID))
 			if err != nil || own && !runs(root, p) {
 				continue
@@ -47,7 +47,7 @@ func Owners(root Root, gpus []plugins.GPU) map[int]string {
 
 // runs reports whether the process of this number here is the program that the driver
 // names: its path, or with newer drivers its command line.
-func runs(root Root, p plugins.Process) bool {
+func runs(root Root, p gpu.Process) bool {
 	program, _, _ := strings.Cut(root.Read(fmt.Sprintf("/proc/%d/cmdline", p.PID)), "\x00")
 	named, _, _ := strings.Cut(p.Name, " ")
 	return program != "" && path.Base(program) == path.Base(named)

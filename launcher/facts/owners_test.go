@@ -9,12 +9,12 @@ import (
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/hostfs/hostfstest"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 func TestOwnersAreThoseOfTheProcessesThatTheDriverMeans(t *testing.T) {
 	self := strconv.Itoa(os.Getuid())
-	gpus := []plugins.GPU{{Processes: []plugins.Process{{PID: 10, Name: "/usr/bin/python3"}, {PID: 11, Name: "python"}, {PID: 12, Name: "gone"}}}}
+	gpus := []gpu.GPU{{Processes: []gpu.Process{{PID: 10, Name: "/usr/bin/python3"}, {PID: 11, Name: "python"}, {PID: 12, Name: "gone"}}}}
 	files := map[string]string{"proc/10/cmdline": "/opt/bin/python3\x00train.py\x00", "proc/11/cmdline": "bash\x00", "proc/self/ns/pid": "-> " + firstPIDNamespace}
 	if got := Owners(hostfstest.Tree(t, files), gpus); !reflect.DeepEqual(got, map[int]string{10: self, 11: self}) {
 		t.Errorf("users that only a directory knows: %v", got)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // comparison is what came of comparing two looks at the same GPUs.
@@ -38,7 +38,7 @@ func moving(name string) bool {
 
 // compare compares what two looks tell of the machine and of each GPU. one and other are
 // their names.
-func compare(one, other string, a, b *plugins.GPUs) comparison {
+func compare(one, other string, a, b *gpu.Inventory) comparison {
 	var c comparison
 	if len(a.GPUs) != len(b.GPUs) {
 		c.wrong = append(c.wrong, fmt.Sprintf("%d GPUs by %s, %d by %s", len(a.GPUs), one, len(b.GPUs), other))
@@ -57,16 +57,16 @@ func compare(one, other string, a, b *plugins.GPUs) comparison {
 }
 
 // machineOf is what is not of one GPU.
-func machineOf(g *plugins.GPUs) any {
+func machineOf(g *gpu.Inventory) any {
 	return struct {
-		Driver *string          `json:"driver"`
-		CUDA   *string          `json:"cuda"`
-		Links  [][]plugins.Link `json:"links"`
+		Driver *string      `json:"driver"`
+		CUDA   *string      `json:"cuda"`
+		Links  [][]gpu.Link `json:"links"`
 	}{g.Driver, g.CUDA, g.Links}
 }
 
-func allInactive(links []plugins.NVLink) bool {
-	return links != nil && !slices.ContainsFunc(links, func(l plugins.NVLink) bool { return l.Active })
+func allInactive(links []gpu.NVLink) bool {
+	return links != nil && !slices.ContainsFunc(links, func(l gpu.NVLink) bool { return l.Active })
 }
 
 // values is a value as JSON has it, spread out: "memory.total" and the like. Lists of
@@ -169,7 +169,7 @@ func show(v any) string {
 }
 
 // unexplained lists the values without a reason.
-func unexplained(g *plugins.GPUs) []string {
+func unexplained(g *gpu.Inventory) []string {
 	var all []string
 	missing := func(what string, names []string, why map[string]string) {
 		for _, name := range names {
@@ -186,7 +186,7 @@ func unexplained(g *plugins.GPUs) []string {
 }
 
 // compareRows compares a look with nvidia-smi's table.
-func compareRows(source string, g *plugins.GPUs, rows []row) comparison {
+func compareRows(source string, g *gpu.Inventory, rows []row) comparison {
 	var c comparison
 	if len(g.GPUs) != len(rows) {
 		c.wrong = append(c.wrong, fmt.Sprintf("%d GPUs by %s, %d in the table", len(g.GPUs), source, len(rows)))
@@ -199,7 +199,7 @@ func compareRows(source string, g *plugins.GPUs, rows []row) comparison {
 }
 
 // rowValues are the values of a GPU that the table has too.
-func rowValues(g *plugins.GPUs, i int) map[string]any {
+func rowValues(g *gpu.Inventory, i int) map[string]any {
 	all := values(g.GPUs[i])
 	maps.DeleteFunc(all, func(name string, _ any) bool {
 		return !slices.Contains([]string{"index", "uuid", "pci", "name", "memory.total", "memory.used", "compute_mode", "mig.enabled"}, name)
@@ -210,7 +210,7 @@ func rowValues(g *plugins.GPUs, i int) map[string]any {
 	return all
 }
 
-// values are those of a row under the names of plugins.GPU. What nvidia-smi does not tell
+// values are those of a row under the names of gpu.GPU. What nvidia-smi does not tell
 // stands in brackets, and is left out.
 func (r row) values() map[string]any {
 	found := map[string]any{"index": r.Index, "uuid": r.UUID, "pci": r.sysfs(), "name": r.Name, "driver": r.Driver}

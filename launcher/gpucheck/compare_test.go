@@ -6,15 +6,15 @@ import (
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/testbed/gpus"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // look is a look at a machine, as one prober tells it.
-func look(change func(*plugins.GPUs)) *plugins.GPUs {
+func look(change func(*gpu.Inventory)) *gpu.Inventory {
 	found := gpus.H200().Expect(nil)
 	found.GPUs = slices.Clone(found.GPUs)
 	for i := range found.GPUs {
-		found.GPUs[i].Processes = []plugins.Process{}
+		found.GPUs[i].Processes = []gpu.Process{}
 	}
 	if change != nil {
 		change(found)
@@ -24,24 +24,24 @@ func look(change func(*plugins.GPUs)) *plugins.GPUs {
 
 func TestValuesThatDifferAreJudged(t *testing.T) {
 	for name, test := range map[string]struct {
-		change              func(*plugins.GPUs)
+		change              func(*gpu.Inventory)
 		wrong, moved, alone string
 	}{
 		"nothing differs":        {change: nil},
-		"a UUID":                 {change: func(g *plugins.GPUs) { g.GPUs[3].UUID = "GPU-0" }, wrong: "GPU 3: uuid: "},
-		"an order":               {change: func(g *plugins.GPUs) { g.GPUs[0], g.GPUs[1] = g.GPUs[1], g.GPUs[0] }, wrong: "GPU 0: index: "},
-		"a number of GPUs":       {change: func(g *plugins.GPUs) { g.GPUs = g.GPUs[:7] }, wrong: "8 GPUs by a, 7 by b"},
-		"a driver":               {change: func(g *plugins.GPUs) { g.Driver = new("1.0") }, wrong: "driver: "},
-		"a link":                 {change: func(g *plugins.GPUs) { g.Links[2][5] = "SYS" }, wrong: `links.2.5: "NV18" by a, "SYS" by b`},
-		"an NVLink":              {change: func(g *plugins.GPUs) { g.GPUs[0].NVLinks = g.GPUs[0].NVLinks[:3] }, wrong: "GPU 0: nvlinks: "},
-		"a mode":                 {change: func(g *plugins.GPUs) { g.GPUs[0].ComputeMode = new("prohibited") }, wrong: "GPU 0: compute_mode: "},
-		"less than a MiB":        {change: func(g *plugins.GPUs) { g.GPUs[0].Memory.Total = new(*g.GPUs[0].Memory.Total - 4096) }},
-		"a MiB of all":           {change: func(g *plugins.GPUs) { g.GPUs[0].Memory.Total = new(*g.GPUs[0].Memory.Total - 1<<20) }, wrong: "GPU 0: memory.total: "},
-		"memory in use":          {change: func(g *plugins.GPUs) { g.GPUs[0].Memory.Used = new(uint64(300 << 20)) }, moved: "GPU 0: memory.used: "},
-		"much memory in use":     {change: func(g *plugins.GPUs) { g.GPUs[0].Memory.Used = new(uint64(3 << 30)) }, wrong: "GPU 0: memory.used: "},
-		"a link at rest":         {change: func(g *plugins.GPUs) { g.GPUs[0].PCIe.Generation = new(1) }, moved: "GPU 0: pcie.generation: "},
-		"a process":              {change: func(g *plugins.GPUs) { g.GPUs[0].Processes = []plugins.Process{{PID: 7}} }, moved: "GPU 0: processes: "},
-		"a value that one tells": {change: func(g *plugins.GPUs) { g.GPUs[1].Fabric = nil }, alone: "GPU 1: fabric: by a only"},
+		"a UUID":                 {change: func(g *gpu.Inventory) { g.GPUs[3].UUID = "GPU-0" }, wrong: "GPU 3: uuid: "},
+		"an order":               {change: func(g *gpu.Inventory) { g.GPUs[0], g.GPUs[1] = g.GPUs[1], g.GPUs[0] }, wrong: "GPU 0: index: "},
+		"a number of GPUs":       {change: func(g *gpu.Inventory) { g.GPUs = g.GPUs[:7] }, wrong: "8 GPUs by a, 7 by b"},
+		"a driver":               {change: func(g *gpu.Inventory) { g.Driver = new("1.0") }, wrong: "driver: "},
+		"a link":                 {change: func(g *gpu.Inventory) { g.Links[2][5] = "SYS" }, wrong: `links.2.5: "NV18" by a, "SYS" by b`},
+		"an NVLink":              {change: func(g *gpu.Inventory) { g.GPUs[0].NVLinks = g.GPUs[0].NVLinks[:3] }, wrong: "GPU 0: nvlinks: "},
+		"a mode":                 {change: func(g *gpu.Inventory) { g.GPUs[0].ComputeMode = new("prohibited") }, wrong: "GPU 0: compute_mode: "},
+		"less than a MiB":        {change: func(g *gpu.Inventory) { g.GPUs[0].Memory.Total = new(*g.GPUs[0].Memory.Total - 4096) }},
+		"a MiB of all":           {change: func(g *gpu.Inventory) { g.GPUs[0].Memory.Total = new(*g.GPUs[0].Memory.Total - 1<<20) }, wrong: "GPU 0: memory.total: "},
+		"memory in use":          {change: func(g *gpu.Inventory) { g.GPUs[0].Memory.Used = new(uint64(300 << 20)) }, moved: "GPU 0: memory.used: "},
+		"much memory in use":     {change: func(g *gpu.Inventory) { g.GPUs[0].Memory.Used = new(uint64(3 << 30)) }, wrong: "GPU 0: memory.used: "},
+		"a link at rest":         {change: func(g *gpu.Inventory) { g.GPUs[0].PCIe.Generation = new(1) }, moved: "GPU 0: pcie.generation: "},
+		"a process":              {change: func(g *gpu.Inventory) { g.GPUs[0].Processes = []gpu.Process{{PID: 7}} }, moved: "GPU 0: processes: "},
+		"a value that one tells": {change: func(g *gpu.Inventory) { g.GPUs[1].Fabric = nil }, alone: "GPU 1: fabric: by a only"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := compare("a", "b", look(nil), look(test.change))
@@ -59,17 +59,17 @@ func TestValuesThatDifferAreJudged(t *testing.T) {
 }
 
 func TestInactiveNVLinksAreNotCounted(t *testing.T) {
-	change := func(links []plugins.NVLink) func(*plugins.GPUs) {
-		return func(g *plugins.GPUs) { g.GPUs[0].NVLinks = links }
+	change := func(links []gpu.NVLink) func(*gpu.Inventory) {
+		return func(g *gpu.Inventory) { g.GPUs[0].NVLinks = links }
 	}
-	c := compare("a", "b", look(change([]plugins.NVLink{})), look(change(make([]plugins.NVLink, 4))))
+	c := compare("a", "b", look(change([]gpu.NVLink{})), look(change(make([]gpu.NVLink, 4))))
 	if len(c.wrong) > 0 {
 		t.Error(c.wrong)
 	}
 }
 
 func TestEachMissingValueNeedsAReason(t *testing.T) {
-	g := &plugins.GPUs{Source: "nvml", GPUs: []plugins.GPU{{Why: map[string]string{"fabric": "no switch"}}}, Links: [][]plugins.Link{}, Why: map[string]string{"cuda": "old"}}
+	g := &gpu.Inventory{Source: "nvml", GPUs: []gpu.GPU{{Why: map[string]string{"fabric": "no switch"}}}, Links: [][]gpu.Link{}, Why: map[string]string{"cuda": "old"}}
 	got := unexplained(g)
 	for name, want := range map[string]bool{"nvml: driver": true, "nvml: cuda": false, "nvml: GPU 0: memory.total": true, "nvml: GPU 0: fabric": false} {
 		if slices.Contains(got, name) != want {
@@ -95,10 +95,10 @@ func TestTheTableIsReadAndCompared(t *testing.T) {
 	if r := rows[1]; r.Name != "Odd, card" || r.Used != -1 || r.sysfs() != "10000:1b:00.0" {
 		t.Errorf("%+v", r)
 	}
-	g := &plugins.GPUs{Driver: new("570.86.15"), GPUs: []plugins.GPU{
-		{UUID: "GPU-1", PCI: "0000:0f:00.0", Name: "NVIDIA H200", ComputeMode: new("exclusive_process"), MIG: plugins.MIG{Enabled: new(false)},
-			Memory: plugins.Memory{Total: new(uint64(143771<<20 + 700)), Used: new(uint64(4 << 20))}},
-		{Index: 1, UUID: "GPU-2", PCI: "10000:1b:00.0", Name: "Odd, card", ComputeMode: new("default"), Memory: plugins.Memory{Total: new(uint64(15360 << 20))}},
+	g := &gpu.Inventory{Driver: new("570.86.15"), GPUs: []gpu.GPU{
+		{UUID: "GPU-1", PCI: "0000:0f:00.0", Name: "NVIDIA H200", ComputeMode: new("exclusive_process"), MIG: gpu.MIG{Enabled: new(false)},
+			Memory: gpu.Memory{Total: new(uint64(143771<<20 + 700)), Used: new(uint64(4 << 20))}},
+		{Index: 1, UUID: "GPU-2", PCI: "10000:1b:00.0", Name: "Odd, card", ComputeMode: new("default"), Memory: gpu.Memory{Total: new(uint64(15360 << 20))}},
 	}}
 	if c := compareRows("nvml", g, rows); len(c.wrong)+len(c.moved)+len(c.alone) > 0 || c.equal != 16 {
 		t.Errorf("%+v", c)

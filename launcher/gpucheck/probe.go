@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // raw are commands whose output is kept as it is.
@@ -63,7 +63,7 @@ func checkSMI(ctx context.Context, s *session) (err error) {
 }
 
 // prober runs a prober by hand, and again: the first look may have woken the driver.
-func (s *session) prober(ctx context.Context, file string, argv ...string) (*plugins.GPUs, error) {
+func (s *session) prober(ctx context.Context, file string, argv ...string) (*gpu.Inventory, error) {
 	first, err := s.command(ctx, argv...)
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (s *session) prober(ctx context.Context, file string, argv ...string) (*plu
 	if second.exit != 0 {
 		return nil, fmt.Errorf("status %d: %s", second.exit, second.last())
 	}
-	var found plugins.GPUs
+	var found gpu.Inventory
 	if err := json.Unmarshal([]byte(second.stdout), &found); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -157,8 +157,8 @@ type probed struct {
 		None    string            `json:"gpu_none"`
 		Driver  *string           `json:"driver"`
 		CUDA    *string           `json:"cuda"`
-		GPUs    []plugins.GPU     `json:"gpus"`
-		Links   [][]plugins.Link  `json:"links"`
+		GPUs    []gpu.GPU         `json:"gpus"`
+		Links   [][]gpu.Link      `json:"links"`
 		Islands [][]int           `json:"islands"`
 		Why     map[string]string `json:"gpu_why"`
 		Notes   []string          `json:"gpu_notes"`
@@ -183,7 +183,7 @@ func checkMusterProbe(ctx context.Context, s *session) error {
 	if err := s.bothProbers(); err != nil {
 		return err
 	}
-	return s.judge(compare("muster probe", "nvml", &plugins.GPUs{Driver: h.Driver, CUDA: h.CUDA, GPUs: h.GPUs, Links: h.Links}, s.nvml))
+	return s.judge(compare("muster probe", "nvml", &gpu.Inventory{Driver: h.Driver, CUDA: h.CUDA, GPUs: h.GPUs, Links: h.Links}, s.nvml))
 }
 
 // checkNoContext probes once more in each way while it looks at who computes: a context of

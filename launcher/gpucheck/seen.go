@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // samePlace compares what one rank says with its place in the plan.
@@ -20,7 +20,7 @@ func samePlace(p *planned, r plannedRank, w worker) error {
 			wrong = append(wrong, fmt.Errorf("rank %d has %s %s, and %s in the plan", r.Rank, what, got, want))
 		}
 	}
-	address, _ := plugins.SysfsPCI(w.PCI)
+	address, _ := gpu.SysfsPCI(w.PCI)
 	expect("the GPU", bareUUID(w.UUID), bareUUID(r.GPU.UUID))
 	expect("the GPU at", address, r.GPU.PCI)
 	expect("LOCAL_RANK", w.LocalRank, r.env("LOCAL_RANK"))

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // session is what is known so far. Checks run one after the other.
@@ -24,7 +24,7 @@ type session struct {
 
 	rows      []row // as nvidia-smi has them before anything was started
 	apps      []app // processes then
-	nvml, smi *plugins.GPUs
+	nvml, smi *gpu.Inventory
 	usable    []row // those that muster gives ranks, in their order
 	pids      map[int]bool
 	torch     torch  // that of Python, once it was asked

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // row is a GPU in nvidia-smi's own table. Sizes are in MiB; -1: not told.
@@ -70,9 +70,9 @@ func mebibytes(text string) int {
 	return n
 }
 
-// sysfs is the address in the form of plugins.GPU.
+// sysfs is the address in the form of gpu.GPU.
 func (r row) sysfs() string {
-	address, _ := plugins.SysfsPCI(r.PCI)
+	address, _ := gpu.SysfsPCI(r.PCI)
 	return address
 }
 

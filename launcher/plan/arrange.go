@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // arrange picks n of the candidates and puts them in the order of ranks: each group of
@@ -78,7 +78,7 @@ type arranger struct {
 
 // islandsOf numbers the islands that the candidates' GPUs make among themselves.
 func (c *chooser) islandsOf(candidates []Device) []int {
-	number := make([]int, len(c.devices.GPUs.GPUs))
+	number := make([]int, len(c.devices.Inventory.GPUs))
 	for i := range number {
 		number[i] = -1 - i // each its own, unless found below
 	}
@@ -87,16 +87,16 @@ func (c *chooser) islandsOf(candidates []Device) []int {
 		islands = c.islandsAmong(candidates)
 	}
 	for i, island := range islands {
-		for _, gpu := range island {
-			number[gpu] = i
+		for _, card := range island {
+			number[card] = i
 		}
 	}
 	return number
 }
 
 func (c *chooser) holdsAll(candidates []Device) bool {
-	for i := range c.devices.GPUs.GPUs {
-		if !slices.ContainsFunc(candidates, func(d Device) bool { return d.gpu == i && d.MIG == wholeGPU }) {
+	for i := range c.devices.Inventory.GPUs {
+		if !slices.ContainsFunc(candidates, func(d Device) bool { return d.card == i && d.MIG == wholeGPU }) {
 			return false
 		}
 	}
@@ -109,16 +109,16 @@ func (c *chooser) islandsAmong(candidates []Device) [][]int {
 	var gpus []int
 	for _, d := range candidates {
 		if d.MIG == wholeGPU {
-			gpus = append(gpus, d.gpu)
+			gpus = append(gpus, d.card)
 		}
 	}
-	links := make([][]plugins.Link, len(gpus))
+	links := make([][]gpu.Link, len(gpus))
 	for i, a := range gpus {
 		for _, b := range gpus {
 			links[i] = append(links[i], linkAt(c.devices.Links, a, b))
 		}
 	}
-	islands := plugins.Islands(links)
+	islands := gpu.Islands(links)
 	for _, island := range islands {
 		for i := range island {
 			island[i] = gpus[island[i]]
@@ -131,7 +131,7 @@ func (c *chooser) islandsAmong(candidates []Device) [][]int {
 // has. A single device is an island.
 func (a *arranger) withinIsland(size int) []Device {
 	var best []Device
-	for _, members := range split(a.left, func(d Device) int { return a.islands[d.gpu] }) {
+	for _, members := range split(a.left, func(d Device) int { return a.islands[d.card] }) {
 		if len(members) >= size && (best == nil || len(members) < len(best)) {
 			best = members
 		}
@@ -176,8 +176,8 @@ func (a *arranger) onOneNode(devices []Device, size int) []Device {
 
 // node is the NUMA node of a device, -1 where that is not known.
 func (c *chooser) node(d Device) int {
-	if d.gpu < len(c.devices.Near) && c.devices.Near[d.gpu].NUMA != nil {
-		return *c.devices.Near[d.gpu].NUMA
+	if d.card < len(c.devices.Near) && c.devices.Near[d.card].NUMA != nil {
+		return *c.devices.Near[d.card].NUMA
 	}
 	return -1
 }
@@ -261,10 +261,10 @@ func (a *arranger) worstWay(devices []Device, d Device) far {
 // link is the way between two devices of the host. MIG devices are taken to reach each other
 // through the host's memory only, as do those of different GPUs, and those of one GPU before
 // R570.
-func (c *chooser) link(a, b Device) plugins.Link { return linkBetween(c.devices.Links, a, b) }
+func (c *chooser) link(a, b Device) gpu.Link { return linkBetween(c.devices.Links, a, b) }
 
-func linkBetween(links [][]plugins.Link, a, b Device) plugins.Link {
-	link := linkAt(links, a.gpu, b.gpu)
+func linkBetween(links [][]gpu.Link, a, b Device) gpu.Link {
+	link := linkAt(links, a.card, b.card)
 	if a.IsInstance() || b.IsInstance() {
 		link = slower(link, "PHB")
 	}
@@ -272,14 +272,14 @@ func linkBetween(links [][]plugins.Link, a, b Device) plugins.Link {
 }
 
 // linkAt is the way between two GPUs; unknown where there is no table of them.
-func linkAt(links [][]plugins.Link, a, b int) plugins.Link {
+func linkAt(links [][]gpu.Link, a, b int) gpu.Link {
 	if a >= len(links) || b >= len(links[a]) {
 		return ""
 	}
 	return links[a][b]
 }
 
-func slower(a, b plugins.Link) plugins.Link {
+func slower(a, b gpu.Link) gpu.Link {
 	if distance(a) > distance(b) {
 		return a
 	}
@@ -287,10 +287,10 @@ func slower(a, b plugins.Link) plugins.Link {
 }
 
 // ways between GPUs, fast ones first.
-var ways = []plugins.Link{"X", "NV", "PIX", "PXB", "PHB", "NODE", "SYS", ""}
+var ways = []gpu.Link{"X", "NV", "PIX", "PXB", "PHB", "NODE", "SYS", ""}
 
 // distance is the place of a link among the ways.
-func distance(l plugins.Link) int {
+func distance(l gpu.Link) int {
 	if l.NVLinks() > 0 {
 		return slices.Index(ways, "NV")
 	}

@@ -19,10 +19,10 @@ func (p *Plan) bind(host int) {
 	byNode := map[int][]int{}
 	for rank := h.FirstRank; rank < h.FirstRank+h.Ranks; rank++ {
 		d := p.Ranks[rank].Device
-		if d == nil || d.gpu >= len(f.Devices.Near) || f.Devices.Near[d.gpu].NUMA == nil {
+		if d == nil || d.card >= len(f.Devices.Near) || f.Devices.Near[d.card].NUMA == nil {
 			continue // nobody tells where it sits
 		}
-		node := *f.Devices.Near[d.gpu].NUMA
+		node := *f.Devices.Near[d.card].NUMA
 		byNode[node] = append(byNode[node], rank)
 	}
 	for _, node := range sortedKeys(byNode) {
@@ -40,7 +40,7 @@ func (p *Plan) bind(host int) {
 // as the kernel's table of nodes does.
 func (p *Plan) cpusOf(f facts.Host, node int, ranks []int) []int {
 	for _, rank := range ranks {
-		if cpus := f.Devices.Near[p.Ranks[rank].Device.gpu].CPUs; len(cpus) > 0 {
+		if cpus := f.Devices.Near[p.Ranks[rank].Device.card].CPUs; len(cpus) > 0 {
 			return cpus
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // idleMemory is what may be in use on a GPU that nobody computes on: the driver's own, and
@@ -18,7 +18,7 @@ func (c *chooser) busy(d Device) string {
 	if run := c.devices.Taken[d.UUID]; run != "" {
 		return fmt.Sprintf("muster's run %s holds it", run)
 	}
-	g := c.gpu(d)
+	g := c.card(d)
 	total, used, reserved := memoryOf(g, d)
 	if free := c.job.Placement.MinFree; free > 0 && total != nil && used != nil {
 		if left := *total - min(*total, *used+orZero(reserved)); left < free {
@@ -50,7 +50,7 @@ func (c *chooser) busy(d Device) string {
 func (c *chooser) noteUnknown(s share) {
 	var unknown []string
 	for _, d := range s.devices {
-		g := c.gpu(d)
+		g := c.card(d)
 		if _, used, _ := memoryOf(g, d); used == nil && g.Processes == nil {
 			unknown = append(unknown, d.String())
 		}
@@ -61,7 +61,7 @@ func (c *chooser) noteUnknown(s share) {
 }
 
 // holder names a process, and whose it is where that can be seen.
-func (c *chooser) holder(p plugins.Process) string {
+func (c *chooser) holder(p gpu.Process) string {
 	words := fmt.Sprintf("pid %d", p.PID)
 	if user := c.devices.Owners[p.PID]; user != "" {
 		words += " of " + user
@@ -74,7 +74,7 @@ func (c *chooser) holder(p plugins.Process) string {
 
 // memoryOf is the memory of a device in bytes: a GPU's, or that of its MIG instance; nil
 // where it is not told.
-func memoryOf(g plugins.GPU, d Device) (total, used, reserved *uint64) {
+func memoryOf(g gpu.GPU, d Device) (total, used, reserved *uint64) {
 	if !d.IsInstance() {
 		return g.Memory.Total, g.Memory.Used, g.Memory.Reserved
 	}
@@ -87,11 +87,11 @@ func memoryOf(g plugins.GPU, d Device) (total, used, reserved *uint64) {
 }
 
 // onDevice are the processes of a device. Those on a GPU with MIG name their instance.
-func onDevice(g plugins.GPU, d Device) []plugins.Process {
+func onDevice(g gpu.GPU, d Device) []gpu.Process {
 	if d.MIG == wholeGPU {
 		return g.Processes
 	}
-	var found []plugins.Process
+	var found []gpu.Process
 	for _, m := range g.MIG.Instances {
 		for _, p := range g.Processes {
 			if m.Index == d.MIG && sameID(p.GI, m.GI) && sameID(p.CI, m.CI) {
@@ -104,12 +104,12 @@ func onDevice(g plugins.GPU, d Device) []plugins.Process {
 
 // besides are the processes that a device's memory in use is of: those of the other compute
 // instances too that have it in common.
-func besides(g plugins.GPU, d Device, processes []plugins.Process) []plugins.Process {
+func besides(g gpu.GPU, d Device, processes []gpu.Process) []gpu.Process {
 	gi := gpuInstance(g, d)
 	if gi == nil {
 		return processes
 	}
-	var found []plugins.Process
+	var found []gpu.Process
 	for _, p := range g.Processes {
 		if sameID(p.GI, gi) {
 			found = append(found, p)
@@ -120,7 +120,7 @@ func besides(g plugins.GPU, d Device, processes []plugins.Process) []plugins.Pro
 
 // gpuInstance is the GPU instance of a MIG device, whose memory its compute instances have in
 // common; nil for a GPU, or where it is not told.
-func gpuInstance(g plugins.GPU, d Device) *int {
+func gpuInstance(g gpu.GPU, d Device) *int {
 	for _, m := range g.MIG.Instances {
 		if d.IsInstance() && m.Index == d.MIG {
 			return m.GI
@@ -131,7 +131,7 @@ func gpuInstance(g plugins.GPU, d Device) *int {
 
 func sameID(a, b *int) bool { return a != nil && b != nil && *a == *b }
 
-func explained(processes []plugins.Process) uint64 {
+func explained(processes []gpu.Process) uint64 {
 	sum := uint64(0)
 	for _, p := range processes {
 		sum += orZero(p.Memory)
@@ -172,7 +172,7 @@ func (p *Plan) Before(host int) []Before {
 		if slices.ContainsFunc(p.Hosts[host].Devices[:i], d.same) {
 			continue
 		}
-		g := p.facts[host].Devices.GPUs.GPUs[d.gpu]
+		g := p.facts[host].Devices.Inventory.GPUs[d.card]
 		total, used, _ := memoryOf(g, d)
 		b := Before{Device: d, Total: orZero(total), Used: orZero(used), PIDs: map[int]bool{}}
 		for _, process := range onDevice(g, d) {

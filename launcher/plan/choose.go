@@ -8,7 +8,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/plural"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // chooser chooses the devices of one host.
@@ -38,7 +38,7 @@ type share struct {
 
 func newChooser(job *config.Job, at int, f facts.Host, first int) *chooser {
 	c := &chooser{job: job, host: job.Hosts[at], facts: f, first: first}
-	if f.Devices != nil && f.Devices.GPUs != nil && len(f.Devices.GPUs.GPUs) > 0 {
+	if f.Devices != nil && f.Devices.Inventory != nil && len(f.Devices.Inventory.GPUs) > 0 {
 		c.devices = f.Devices
 	}
 	return c
@@ -151,7 +151,7 @@ func (c *chooser) listed(allowed []Device) share {
 			c.refuse("same_device", "%s: %s: %q is %s, which %q names already: two ranks would share it (shared = true allows that)",
 				ref.Range, c.host.Name, ref.Text, device, c.host.Devices.List[at].Text)
 		}
-		if why := unusable(c.gpu(device)); why != "" {
+		if why := unusable(c.card(device)); why != "" {
 			c.refuse("unusable_device", "%s: %s: %s %s", ref.Range, c.host.Name, device, why)
 		} else if why := c.busy(device); why != "" && !c.job.WithOthers() {
 			c.warn("busy_device", "%s: %s, which the job file names, is busy: %s", c.host.Name, device, why)
@@ -165,7 +165,7 @@ func (c *chooser) listed(allowed []Device) share {
 	return share{ranks: ranks, devices: chosen}
 }
 
-func (c *chooser) gpu(d Device) plugins.GPU { return c.devices.GPUs.GPUs[d.gpu] }
+func (c *chooser) card(d Device) gpu.GPU { return c.devices.Inventory.GPUs[d.card] }
 
 // all are all devices that may be used. One that cannot be makes the job smaller than
 // somebody thinks, so it is refused, not left out.
@@ -203,7 +203,7 @@ func eachWords(ranks int) string {
 // gets smaller than somebody thinks. A container or a scheduler may have given a part of the
 // machine.
 func (c *chooser) warnMissing() {
-	shown, given := len(c.devices.GPUs.GPUs), c.facts.Container != "" || c.facts.Environ["SLURM_JOB_ID"] != ""
+	shown, given := len(c.devices.Inventory.GPUs), c.facts.Container != "" || c.facts.Environ["SLURM_JOB_ID"] != ""
 	if shown < c.devices.PCIDevices && !given && c.devices.Visibility.Variable == "" {
 		c.warn("missing_devices", "%s: the driver shows %s, but %d are on the PCI bus: the others did not start or were lost (dmesg there says more)",
 			c.host.Name, plural.Of(shown, "GPU"), c.devices.PCIDevices)
@@ -258,7 +258,7 @@ func (c *chooser) some(allowed []Device, ordered bool) share {
 // of those are only busy.
 func (c *chooser) idle(allowed []Device) (idle []Device, table []string, busy int) {
 	for _, d := range allowed {
-		why, use := unusable(c.gpu(d)), c.busy(d)
+		why, use := unusable(c.card(d)), c.busy(d)
 		switch {
 		case why != "":
 			table = append(table, fmt.Sprintf("  %s %s", d, why))
@@ -286,7 +286,7 @@ func (c *chooser) checkSharing(s share) {
 		return
 	}
 	for _, d := range s.devices {
-		if isExclusive(c.gpu(d)) {
+		if isExclusive(c.card(d)) {
 			c.refuseAsked("exclusive_device", "%s: %s is in compute mode exclusive process: a second rank on it would fail with \"busy or unavailable\"; use MPS (mps { ranks_per_gpu = %d }), or as many ranks as GPUs", c.host.Name, d, (s.ranks+len(s.devices)-1)/len(s.devices))
 			return
 		}
@@ -313,6 +313,6 @@ func sharesOne(devices []Device) bool {
 	return false
 }
 
-func isExclusive(g plugins.GPU) bool {
+func isExclusive(g gpu.GPU) bool {
 	return g.ComputeMode != nil && *g.ComputeMode == "exclusive_process"
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Device is what a rank is given: a GPU, or a MIG instance of one.
@@ -21,7 +21,7 @@ type Device struct {
 	// Profile is the instance's, such as "1g.10gb"; "" for a GPU, or where it is not told.
 	Profile string `json:",omitempty"`
 
-	gpu int // position of the GPU in the host's facts
+	card int // position of the GPU in the host's facts
 }
 
 // wholeGPU is the MIG of a device that is not an instance.
@@ -41,22 +41,22 @@ func (d Device) IsInstance() bool { return d.MIG != wholeGPU }
 // same reports whether two devices of a host are one piece of hardware. Not every device
 // tells its UUID, or has a PCI address.
 func (d Device) same(other Device) bool {
-	return d.UUID != "" && d.UUID == other.UUID || d.gpu == other.gpu && d.MIG == other.MIG
+	return d.UUID != "" && d.UUID == other.UUID || d.card == other.card && d.MIG == other.MIG
 }
 
 // comesBefore reports whether nvidia-smi shows a device before another.
 func (d Device) comesBefore(other Device) bool {
-	return cmp.Or(cmp.Compare(d.gpu, other.gpu), cmp.Compare(d.MIG, other.MIG)) < 0
+	return cmp.Or(cmp.Compare(d.card, other.card), cmp.Compare(d.MIG, other.MIG)) < 0
 }
 
 // isPartitioned reports whether MIG is on: the GPU itself cannot be used then.
-func isPartitioned(g plugins.GPU) bool { return g.MIG.Enabled != nil && *g.MIG.Enabled }
+func isPartitioned(g gpu.GPU) bool { return g.MIG.Enabled != nil && *g.MIG.Enabled }
 
 // devicesOf are the devices of a host in the order of nvidia-smi: its GPUs, and in place
 // of a GPU with MIG its instances.
 func devicesOf(d *facts.Devices) []Device {
 	var all []Device
-	for i, g := range d.GPUs.GPUs {
+	for i, g := range d.Inventory.GPUs {
 		if !isPartitioned(g) {
 			all = append(all, deviceOf(g, i))
 			continue
@@ -66,12 +66,12 @@ func devicesOf(d *facts.Devices) []Device {
 	return all
 }
 
-func deviceOf(g plugins.GPU, at int) Device {
-	return Device{Index: g.Index, MIG: wholeGPU, UUID: g.UUID, PCI: g.PCI, Name: g.Name, gpu: at}
+func deviceOf(g gpu.GPU, at int) Device {
+	return Device{Index: g.Index, MIG: wholeGPU, UUID: g.UUID, PCI: g.PCI, Name: g.Name, card: at}
 }
 
-func instanceOf(g plugins.GPU, at int, m plugins.MIGInstance) Device {
-	return Device{Index: g.Index, MIG: m.Index, UUID: m.UUID, PCI: g.PCI, Name: strings.TrimSpace(g.Name + " " + m.Profile), Profile: m.Profile, gpu: at}
+func instanceOf(g gpu.GPU, at int, m gpu.MIGInstance) Device {
+	return Device{Index: g.Index, MIG: m.Index, UUID: m.UUID, PCI: g.PCI, Name: strings.TrimSpace(g.Name + " " + m.Profile), Profile: m.Profile, card: at}
 }
 
 // find looks up the device that a text names: an index, a UUID or the beginning of one, a
@@ -86,8 +86,8 @@ func find(d *facts.Devices, text string) (Device, error) {
 	case strings.HasPrefix(upper, "GPU-"):
 		return byUUID(d, text)
 	}
-	if pci, is := plugins.SysfsPCI(text); is {
-		return only(d, text, func(g plugins.GPU) bool { return g.PCI == pci })
+	if pci, is := gpu.SysfsPCI(text); is {
+		return only(d, text, func(g gpu.GPU) bool { return g.PCI == pci })
 	}
 	return Device{}, fmt.Errorf("%q is no device: write a number of nvidia-smi, a UUID or its beginning (GPU-…, MIG-…), or a PCI address", text)
 }
@@ -102,11 +102,11 @@ func byIndex(d *facts.Devices, text string) (Device, error) {
 	if err != nil {
 		return Device{}, err
 	}
-	return only(d, text, func(g plugins.GPU) bool { return g.Index == n })
+	return only(d, text, func(g gpu.GPU) bool { return g.Index == n })
 }
 
 func byUUID(d *facts.Devices, text string) (Device, error) {
-	return only(d, text, func(g plugins.GPU) bool { return begins(g.UUID, text) })
+	return only(d, text, func(g gpu.GPU) bool { return begins(g.UUID, text) })
 }
 
 func begins(uuid, text string) bool {
@@ -114,9 +114,9 @@ func begins(uuid, text string) bool {
 }
 
 // only finds the one GPU that a text names.
-func only(d *facts.Devices, text string, is func(plugins.GPU) bool) (Device, error) {
+func only(d *facts.Devices, text string, is func(gpu.GPU) bool) (Device, error) {
 	var found []int
-	for i, g := range d.GPUs.GPUs {
+	for i, g := range d.Inventory.GPUs {
 		if is(g) {
 			found = append(found, i)
 		}
@@ -127,7 +127,7 @@ func only(d *facts.Devices, text string, is func(plugins.GPU) bool) (Device, err
 	case len(found) > 1:
 		return Device{}, fmt.Errorf("%q is ambiguous: it begins the UUIDs of GPUs %s; write more of it", text, candidates(d, found))
 	}
-	g := d.GPUs.GPUs[found[0]]
+	g := d.Inventory.GPUs[found[0]]
 	if isPartitioned(g) {
 		return Device{}, fmt.Errorf("GPU %s has MIG on and cannot be used itself: %s", text, instances(g))
 	}
@@ -137,7 +137,7 @@ func only(d *facts.Devices, text string, is func(plugins.GPU) bool) (Device, err
 // inventory says which GPUs there are.
 func inventory(d *facts.Devices) string {
 	var numbers []int
-	for _, g := range d.GPUs.GPUs {
+	for _, g := range d.Inventory.GPUs {
 		numbers = append(numbers, g.Index)
 	}
 	slices.Sort(numbers)
@@ -156,13 +156,13 @@ func inventory(d *facts.Devices) string {
 // candidates are GPUs with their UUIDs, in words.
 func candidates(d *facts.Devices, at []int) string {
 	words := make([]string, len(at))
-	for i, gpu := range at {
-		words[i] = fmt.Sprintf("%d (%s)", d.GPUs.GPUs[gpu].Index, d.GPUs.GPUs[gpu].UUID)
+	for i, card := range at {
+		words[i] = fmt.Sprintf("%d (%s)", d.Inventory.GPUs[card].Index, d.Inventory.GPUs[card].UUID)
 	}
 	return strings.Join(words, " and ")
 }
 
-func instances(g plugins.GPU) string {
+func instances(g gpu.GPU) string {
 	if len(g.MIG.Instances) == 0 {
 		return "it has no instances, and muster makes none: " + layoutCommands(g)
 	}
@@ -170,7 +170,7 @@ func instances(g plugins.GPU) string {
 }
 
 // instancesOf are the MIG devices of a GPU.
-func instancesOf(g plugins.GPU, at int) []Device {
+func instancesOf(g gpu.GPU, at int) []Device {
 	all := make([]Device, len(g.MIG.Instances))
 	for i, m := range g.MIG.Instances {
 		all[i] = instanceOf(g, at, m)
@@ -197,7 +197,7 @@ func instanceNames(devices []Device) string {
 // byMIG finds a MIG device by its UUID or the beginning of it, or by its old name.
 func byMIG(d *facts.Devices, text string) (Device, error) {
 	var found []Device
-	for i, g := range d.GPUs.GPUs {
+	for i, g := range d.Inventory.GPUs {
 		for _, m := range g.MIG.Instances {
 			if begins(m.UUID, text) || isOldName(g, m, text) {
 				found = append(found, instanceOf(g, i, m))
@@ -212,7 +212,7 @@ func byMIG(d *facts.Devices, text string) (Device, error) {
 		return Device{}, fmt.Errorf("%q is ambiguous: it begins the names of %s; write more of it", text, instanceNames(found))
 	case len(there) > 0:
 		return Device{}, fmt.Errorf("there is no MIG device %s: there are %s", text, instanceNames(there))
-	case slices.ContainsFunc(d.GPUs.GPUs, isPartitioned):
+	case slices.ContainsFunc(d.Inventory.GPUs, isPartitioned):
 		return Device{}, fmt.Errorf("there is no MIG device %s: its GPUs with MIG have no devices", text)
 	}
 	return Device{}, fmt.Errorf("there is no MIG device %s: MIG is on for none of its GPUs", text)
@@ -220,7 +220,7 @@ func byMIG(d *facts.Devices, text string) (Device, error) {
 
 // isOldName reports whether a text is MIG-GPU-<UUID of the GPU>/<GPU instance>/<compute
 // instance>, the name of drivers before 470 (CUDA's guide to MIG), of a MIG device.
-func isOldName(g plugins.GPU, m plugins.MIGInstance, text string) bool {
+func isOldName(g gpu.GPU, m gpu.MIGInstance, text string) bool {
 	words := strings.Split(text[len("MIG-"):], "/")
 	return len(words) == 3 && begins(g.UUID, words[0]) && isID(m.GI, words[1]) && isID(m.CI, words[2])
 }
@@ -228,13 +228,13 @@ func isOldName(g plugins.GPU, m plugins.MIGInstance, text string) bool {
 func isID(id *int, text string) bool { return id != nil && strconv.Itoa(*id) == text }
 
 // unusable says why no program can use a device; "" where it can.
-func unusable(g plugins.GPU) string {
+func unusable(g gpu.GPU) string {
 	switch g.State {
-	case plugins.StateLost:
+	case gpu.StateLost:
 		return "is lost: it has fallen off the bus, the machine needs a reboot"
-	case plugins.StateNeedsReset:
+	case gpu.StateNeedsReset:
 		return "needs a reset before it can be used"
-	case plugins.StateUnknown:
+	case gpu.StateUnknown:
 		return "does not answer properly"
 	}
 	if g.ComputeMode != nil && *g.ComputeMode == "prohibited" {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 func setVisible(h facts.Host, value string, more ...string) facts.Host {
@@ -70,7 +70,7 @@ func TestRanksWithoutDevicesSeeNone(t *testing.T) {
 
 func TestADriverThatShowsNoneOfTheGPUsOnTheBusIsNoReasonToRunWithoutThem(t *testing.T) {
 	h := host("m0", "10.0.0.1", 4)
-	h.Devices = &facts.Devices{GPUs: &plugins.GPUs{}, Expected: "4 NVIDIA devices on the PCI bus"}
+	h.Devices = &facts.Devices{Inventory: &gpu.Inventory{}, Expected: "4 NVIDIA devices on the PCI bus"}
 	mustHold(t, refusal(t, on(t, 1, ""), h), "4 NVIDIA devices on the PCI bus", "nothing was found")
 }
 
@@ -124,8 +124,8 @@ func TestTheHostsVisibleDevicesRestrictAndOrder(t *testing.T) {
 
 func TestVisibleDevicesThatCannotBeMeantAreExplained(t *testing.T) {
 	same := machine(0, 4, nvswitch)
-	for i := range same.Devices.GPUs.GPUs[:2] {
-		same.Devices.GPUs.GPUs[i].UUID = []string{"GPU-8932f937-0000", "GPU-8932f9aa-0000"}[i]
+	for i := range same.Devices.Inventory.GPUs[:2] {
+		same.Devices.Inventory.GPUs[i].UUID = []string{"GPU-8932f937-0000", "GPU-8932f9aa-0000"}[i]
 	}
 	for value, want := range map[string][]string{
 		"GPU-8932f9":     {`"GPU-8932f9" is ambiguous`, "GPUs 0 (GPU-8932f937-0000) and 1 (GPU-8932f9aa-0000)"},
@@ -174,10 +174,10 @@ func TestARefusalSaysEachThingOnce(t *testing.T) {
 // A site's own plugin may know its devices by their numbers only.
 func TestDevicesWithoutUUIDAndAddressAreToldApart(t *testing.T) {
 	h := machine(0, 4, nvswitch)
-	for i := range h.Devices.GPUs.GPUs {
-		h.Devices.GPUs.GPUs[i].UUID, h.Devices.GPUs.GPUs[i].PCI = "", ""
+	for i := range h.Devices.Inventory.GPUs {
+		h.Devices.Inventory.GPUs[i].UUID, h.Devices.Inventory.GPUs[i].PCI = "", ""
 	}
-	h.Devices.Visibility = plugins.Visibility{Variable: "HIP_VISIBLE_DEVICES", Names: "index"}
+	h.Devices.Visibility = gpu.Visibility{Variable: "HIP_VISIBLE_DEVICES", Names: "index"}
 	p := mustMake(t, on(t, 1, ""), h)
 	wantGPUs(t, p, 0, 1, 2, 3)
 	if n := len(p.Before(0)); n != 4 {
@@ -189,8 +189,8 @@ func TestDevicesWithoutUUIDAndAddressAreToldApart(t *testing.T) {
 
 func TestNumbersWithGapsAreShownAsTheyAre(t *testing.T) {
 	h := machine(0, 3, nvswitch)
-	h.Devices.GPUs.GPUs[1].Index, h.Devices.GPUs.GPUs[2].Index = 2, 5
-	h.Devices.GPUs.GPUs[2].MIG.Enabled = ptr(true)
+	h.Devices.Inventory.GPUs[1].Index, h.Devices.Inventory.GPUs[2].Index = 2, 5
+	h.Devices.Inventory.GPUs[2].MIG.Enabled = ptr(true)
 	mustHold(t, refusal(t, on(t, 1, "devices = [1]"), h), "there is no GPU 1: there are GPUs 0,2,5 only")
 	mustHold(t, refusal(t, on(t, 1, ""), h), "GPU 5 has MIG on and it has no instances")
 }
@@ -216,7 +216,7 @@ func TestOneOfManySlurmTasksUsesItsOwnGPU(t *testing.T) {
 // What nvidia-smi calls 1, CUDA calls 0 where the faster card sits behind.
 func TestMixedCardsAreNamedByUUIDAndCountedAsNvidiaSMIDoes(t *testing.T) {
 	h := machine(0, 2, pcie)
-	h.Devices.GPUs.GPUs[0].Name = "NVIDIA T400"
+	h.Devices.Inventory.GPUs[0].Name = "NVIDIA T400"
 	p := mustMake(t, on(t, 1, "devices = [1]"), h)
 	if got := visible(t, p, 0); got != uuid(0, 1) {
 		t.Errorf("visible: %s", got)
@@ -243,7 +243,7 @@ func TestOneGPUByTwoNamesIsFound(t *testing.T) {
 
 func TestOneGPUOfTwoHostsIsFound(t *testing.T) {
 	a, b := machine(0, 2, nvswitch), machine(1, 2, nvswitch)
-	b.Devices.GPUs.GPUs[1].UUID = a.Devices.GPUs.GPUs[0].UUID
+	b.Devices.Inventory.GPUs[1].UUID = a.Devices.Inventory.GPUs[0].UUID
 	mustHold(t, refusal(t, on(t, 2, ""), a, b), "GPU 1 of m1 and a device of m0 are the same", uuid(0, 0))
 	mustMake(t, on(t, 2, "shared = true"), a, b)
 }
@@ -265,7 +265,7 @@ func TestHostsWithDifferentNumbersOfGPUs(t *testing.T) {
 
 func TestALostGPUDoesNotMakeTheWorldSmaller(t *testing.T) {
 	h := machine(0, 4, nvswitch)
-	h.Devices.GPUs.GPUs[2].State = plugins.StateLost
+	h.Devices.Inventory.GPUs[2].State = gpu.StateLost
 	mustHold(t, refusal(t, on(t, 1, ""), h), "GPU 2 is lost", "devices = [...]")
 	mustHold(t, refusal(t, on(t, 1, "devices = [1, 2]"), h), "GPU 2 is lost")
 	wantGPUs(t, mustMake(t, on(t, 1, "devices = 3"), h), 0, 1, 3)
@@ -280,8 +280,8 @@ func TestAProcessMaySpreadOverSeveralGPUs(t *testing.T) {
 	}
 	wantGPUs(t, mustMake(t, on(t, 1, "per_host = 1\ndevices = 2"), machine(0, 4, nvswitch)), 0)
 	h := machine(0, 4, nvswitch)
-	for i := range h.Devices.GPUs.GPUs {
-		h.Devices.GPUs.GPUs[i].ComputeMode = ptr("exclusive_process")
+	for i := range h.Devices.Inventory.GPUs {
+		h.Devices.Inventory.GPUs[i].ComputeMode = ptr("exclusive_process")
 	}
 	p = mustMake(t, on(t, 1, "per_host = 1\ndevices = [2, 0]"), h)
 	if got := visible(t, p, 0); got != uuid(0, 2)+","+uuid(0, 0) {

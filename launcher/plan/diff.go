@@ -92,7 +92,7 @@ var hostThings = []struct {
 }
 
 func ofDevices(f facts.Host, of func(*facts.Devices) *string) string {
-	if f.Devices == nil || f.Devices.GPUs == nil {
+	if f.Devices == nil || f.Devices.Inventory == nil {
 		return ""
 	}
 	if value := of(f.Devices); value != nil {
@@ -110,12 +110,12 @@ func ofSoftware(f facts.Host) facts.Software {
 
 // gpuNames counts a host's cards by name.
 func gpuNames(f facts.Host) string {
-	if f.Devices == nil || f.Devices.GPUs == nil {
+	if f.Devices == nil || f.Devices.Inventory == nil {
 		return ""
 	}
 	counts := map[string]int{}
 	var names []string
-	for _, g := range f.Devices.GPUs.GPUs {
+	for _, g := range f.Devices.Inventory.GPUs {
 		if counts[g.Name]++; counts[g.Name] == 1 {
 			names = append(names, g.Name)
 		}

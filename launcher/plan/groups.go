@@ -6,7 +6,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/nccl"
 	"github.com/muster-dev/muster/launcher/plural"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Group is a group of ranks in a row that was asked to sit on fast links.
@@ -16,12 +16,12 @@ type Group struct {
 	Size  int
 	// Link is the slowest way between two of its ranks, and Pair whose it is. NetworkLink
 	// stands for ranks on different hosts.
-	Link plugins.Link
+	Link gpu.Link
 	Pair [2]int
 }
 
 // NetworkLink is the way between GPUs of different hosts.
-const NetworkLink plugins.Link = "network"
+const NetworkLink gpu.Link = "network"
 
 // Fast reports whether all pairs of the group have NVLink.
 func (g Group) Fast() bool { return g.Link == "X" || g.Link.NVLinks() > 0 }
@@ -51,14 +51,14 @@ func (p *Plan) groupAt(g config.Group, first int) Group {
 }
 
 // linkOf is the way between the devices of two ranks.
-func (p *Plan) linkOf(a, b int) plugins.Link {
+func (p *Plan) linkOf(a, b int) gpu.Link {
 	ra, rb := p.Ranks[a], p.Ranks[b]
 	switch {
 	case ra.Host != rb.Host:
 		return NetworkLink
 	case ra.Device == nil || rb.Device == nil:
 		return ""
-	case ra.Device.same(*rb.Device), ra.Device.gpu == rb.Device.gpu && p.joinsParts(ra.Host):
+	case ra.Device.same(*rb.Device), ra.Device.card == rb.Device.card && p.joinsParts(ra.Host):
 		return "X"
 	}
 	return linkBetween(p.facts[ra.Host].Devices.Links, *ra.Device, *rb.Device)
@@ -73,7 +73,7 @@ func (p *Plan) joinsParts(host int) bool {
 	return verdict == nccl.Works
 }
 
-func wayOf(l plugins.Link) int {
+func wayOf(l gpu.Link) int {
 	if l == NetworkLink {
 		return len(ways)
 	}
@@ -133,7 +133,7 @@ func (p *Plan) slowWords(g Group) string {
 }
 
 // linkWords are the ways by PCIe in words, after nvidia-smi topo's own legend.
-var linkWords = map[plugins.Link]string{
+var linkWords = map[gpu.Link]string{
 	"PIX":  "one PCIe bridge",
 	"PXB":  "several PCIe bridges",
 	"PHB":  "the CPU's PCIe host bridge",

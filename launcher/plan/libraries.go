@@ -11,7 +11,7 @@ import (
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/nccl"
 	"github.com/muster-dev/muster/launcher/plural"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // environOf is what a host's own environment tells of devices and libraries: after setup,
@@ -55,10 +55,10 @@ func (p *Plan) ncclHost(host int, m Meeting) nccl.Host {
 	if !p.Independent {
 		n.Ranks = p.WorldSize
 	}
-	if d := f.Devices; d != nil && d.GPUs != nil && len(h.Devices) > 0 {
-		n.Fabric = slices.ContainsFunc(d.GPUs.GPUs, func(g plugins.GPU) bool { return g.Fabric != nil })
-		if d.GPUs.CUDA != nil {
-			n.CUDA = *d.GPUs.CUDA
+	if d := f.Devices; d != nil && d.Inventory != nil && len(h.Devices) > 0 {
+		n.Fabric = slices.ContainsFunc(d.Inventory.GPUs, func(g gpu.GPU) bool { return g.Fabric != nil })
+		if d.Inventory.CUDA != nil {
+			n.CUDA = *d.Inventory.CUDA
 		}
 	}
 	return n
@@ -70,7 +70,7 @@ func (p *Plan) nvlinks(host int) (some, all bool) {
 	all = len(devices) > 1
 	for i, a := range devices {
 		for _, b := range devices[:i] {
-			var link plugins.Link
+			var link gpu.Link
 			if d := p.facts[host].Devices; d != nil {
 				link = linkBetween(d.Links, a, b)
 			}

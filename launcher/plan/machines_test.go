@@ -8,7 +8,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -20,7 +20,7 @@ func uuid(machine, i int) string {
 
 // machine is a host with n GPUs of 80 GiB, the first half on NUMA node 0 and the rest on
 // node 1, and 16 cores with two CPUs each. link tells the way between two GPUs.
-func machine(number, n int, link func(i, j int) plugins.Link) facts.Host {
+func machine(number, n int, link func(i, j int) gpu.Link) facts.Host {
 	h := host(fmt.Sprint("m", number), fmt.Sprintf("10.0.0.%d", number+1), 16)
 	var nodes [2][]int
 	for core := range 16 {
@@ -30,16 +30,16 @@ func machine(number, n int, link func(i, j int) plugins.Link) facts.Host {
 	for cpu := range 32 {
 		h.CPUs.Allowed = append(h.CPUs.Allowed, cpu)
 	}
-	d := &facts.Devices{GPUs: &plugins.GPUs{Source: "test"}}
+	d := &facts.Devices{Inventory: &gpu.Inventory{Source: "test"}}
 	for i := range n {
 		node := i * 2 / max(n, 2)
-		d.GPUs.GPUs = append(d.GPUs.GPUs, plugins.GPU{
-			Index: i, UUID: uuid(number, i), PCI: fmt.Sprintf("0000:%02x:00.0", 0x10+i), Name: "NVIDIA H100 80GB HBM3", State: plugins.StateOK,
-			Memory: plugins.Memory{Total: ptr(uint64(80 << 30)), Used: ptr(uint64(4 << 20)), Reserved: ptr(uint64(500 << 20))},
+		d.Inventory.GPUs = append(d.Inventory.GPUs, gpu.GPU{
+			Index: i, UUID: uuid(number, i), PCI: fmt.Sprintf("0000:%02x:00.0", 0x10+i), Name: "NVIDIA H100 80GB HBM3", State: gpu.StateOK,
+			Memory: gpu.Memory{Total: ptr(uint64(80 << 30)), Used: ptr(uint64(4 << 20)), Reserved: ptr(uint64(500 << 20))},
 		})
 		slices.Sort(nodes[node])
 		d.Near = append(d.Near, facts.Near{NUMA: ptr(node), CPUs: nodes[node]})
-		row := make([]plugins.Link, n)
+		row := make([]gpu.Link, n)
 		for j := range n {
 			row[j] = "X"
 			if i != j {
@@ -48,15 +48,15 @@ func machine(number, n int, link func(i, j int) plugins.Link) facts.Host {
 		}
 		d.Links = append(d.Links, row)
 	}
-	d.Islands = plugins.Islands(d.Links)
+	d.Islands = gpu.Islands(d.Links)
 	h.Devices = d
 	return h
 }
 
-func nvswitch(int, int) plugins.Link { return "NV18" }
+func nvswitch(int, int) gpu.Link { return "NV18" }
 
 // pcie joins GPUs of one node by its host bridges only.
-func pcie(i, j int) plugins.Link {
+func pcie(i, j int) gpu.Link {
 	if i/4 == j/4 {
 		return "NODE"
 	}
@@ -64,7 +64,7 @@ func pcie(i, j int) plugins.Link {
 }
 
 // halves are two islands of NVLink whose members alternate.
-func halves(i, j int) plugins.Link {
+func halves(i, j int) gpu.Link {
 	if i%2 == j%2 {
 		return "NV4"
 	}
@@ -72,7 +72,7 @@ func halves(i, j int) plugins.Link {
 }
 
 // bridged are pairs 0-1, 2-3, ...
-func bridged(i, j int) plugins.Link {
+func bridged(i, j int) gpu.Link {
 	if i/2 == j/2 {
 		return "NV4"
 	}

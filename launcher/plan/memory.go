@@ -122,14 +122,14 @@ func (p *Plan) cards(host int) []memory.Card {
 
 // memoryKey is the same for devices that have their memory in common.
 func (p *Plan) memoryKey(host int, d Device) string {
-	if gi := gpuInstance(p.facts[host].Devices.GPUs.GPUs[d.gpu], d); gi != nil {
-		return fmt.Sprint(d.gpu, " instance ", *gi)
+	if gi := gpuInstance(p.facts[host].Devices.Inventory.GPUs[d.card], d); gi != nil {
+		return fmt.Sprint(d.card, " instance ", *gi)
 	}
-	return fmt.Sprint(d.gpu, d.MIG)
+	return fmt.Sprint(d.card, d.MIG)
 }
 
 func (p *Plan) cardOf(host int, d Device) memory.Card {
-	total, used, reserved := memoryOf(p.facts[host].Devices.GPUs.GPUs[d.gpu], d)
+	total, used, reserved := memoryOf(p.facts[host].Devices.Inventory.GPUs[d.card], d)
 	if total == nil || used == nil {
 		return memory.Card{}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/memory"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // needing makes a job on hosts m0, m1, ... with these lines in its ranks and memory blocks.
@@ -57,7 +57,7 @@ func TestTheWarningOfMemoryCanBeIgnored(t *testing.T) {
 
 func TestOnlyRanksWhoseGPUsLackMemoryAreNamed(t *testing.T) {
 	a, b := machine(0, 2, nvswitch), machine(1, 2, nvswitch)
-	b.Devices.GPUs.GPUs[1].Memory.Used = ptr(uint64(60 << 30))
+	b.Devices.Inventory.GPUs[1].Memory.Used = ptr(uint64(60 << 30))
 	p := mustMake(t, needing(t, 2, "shared = true", "parameters = \"2B\""), a, b)
 	w := problem(p.Warnings, "memory_does_not_fit")
 	if w == nil || w.Host != "m1" {
@@ -93,7 +93,7 @@ func TestWhatIsNeededIsToldAgainstWhatIsFree(t *testing.T) {
 	h := machine(0, 1, nvswitch)
 	need := mustMake(t, needing(t, 1, "", "parameters = \"2B\""), h).Memory.Ranks[0].Need
 	total, reserved := need+400<<20, uint64(450<<20)
-	h.Devices.GPUs.GPUs[0].Memory = plugins.Memory{Total: &total, Used: ptr(uint64(0)), Reserved: &reserved}
+	h.Devices.Inventory.GPUs[0].Memory = gpu.Memory{Total: &total, Used: ptr(uint64(0)), Reserved: &reserved}
 	p := mustMake(t, needing(t, 1, "", "parameters = \"2B\""), h)
 	mustHold(t, text(p.Warnings), "37.7 GiB needed of a GPU, 37.7 GiB free: 50.0 MiB too little")
 }
@@ -159,8 +159,8 @@ func TestARankThatSpreadsOverGPUsHasThemTogether(t *testing.T) {
 
 func TestAnInstanceHasItsOwnMemory(t *testing.T) {
 	h := machine(0, 1, nvswitch)
-	g := &h.Devices.GPUs.GPUs[0]
-	g.MIG = plugins.MIG{Enabled: ptr(true), Instances: []plugins.MIGInstance{{Index: 0, UUID: "MIG-1", Profile: "1g.10gb", Memory: ptr(uint64(10 << 30)), Used: ptr(uint64(0))}}}
+	g := &h.Devices.Inventory.GPUs[0]
+	g.MIG = gpu.MIG{Enabled: ptr(true), Instances: []gpu.MIGInstance{{Index: 0, UUID: "MIG-1", Profile: "1g.10gb", Memory: ptr(uint64(10 << 30)), Used: ptr(uint64(0))}}}
 	p := mustMake(t, needing(t, 1, "", "parameters = \"1B\""), h)
 	if r := p.Memory.Ranks[0]; r.Free == nil || *r.Free != 10<<30 || r.Verdict != memory.TooLarge {
 		t.Errorf("%+v", r)

@@ -9,20 +9,20 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/nccl"
 	"github.com/muster-dev/muster/launcher/plural"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // layoutCommands say how root makes MIG devices of a GPU, or turns MIG off. Only people do:
 // whoever uses the GPU would lose what is there.
-func layoutCommands(g plugins.GPU) string {
+func layoutCommands(g gpu.GPU) string {
 	return fmt.Sprintf("root does that with nvidia-smi mig -i %d -cgi 1g.10gb,1g.10gb -C (nvidia-smi mig -i %d -lgip lists the profiles that fit; where GPU instances stand and only their compute instances lack: nvidia-smi mig -i %d -cci), or turns MIG off with nvidia-smi -i %d -mig 0",
 		g.Index, g.Index, g.Index, g.Index)
 }
 
 // bare are the GPUs that nobody can use: MIG is on, and there are no instances.
-func (c *chooser) bare() []plugins.GPU {
-	var found []plugins.GPU
-	for _, g := range c.devices.GPUs.GPUs {
+func (c *chooser) bare() []gpu.GPU {
+	var found []gpu.GPU
+	for _, g := range c.devices.Inventory.GPUs {
 		if isPartitioned(g) && len(g.MIG.Instances) == 0 {
 			found = append(found, g)
 		}
@@ -87,14 +87,14 @@ func (c *chooser) amongAllowed() string {
 // layout says which MIG devices there are, and how one of a profile would be made.
 func (c *chooser) layout(devices []Device, profile string) string {
 	have := "MIG is on for none of its GPUs (root turns it on with nvidia-smi -i N -mig 1)"
-	if slices.ContainsFunc(c.devices.GPUs.GPUs, isPartitioned) {
+	if slices.ContainsFunc(c.devices.Inventory.GPUs, isPartitioned) {
 		have = "its GPUs with MIG have no devices"
 	}
 	if words := kindWords(devices); words != "" {
 		have = "it has " + words
 	}
 	index := "N"
-	for _, g := range c.devices.GPUs.GPUs {
+	for _, g := range c.devices.Inventory.GPUs {
 		if isPartitioned(g) {
 			index = fmt.Sprint(g.Index)
 			break
@@ -220,7 +220,7 @@ func (c *chooser) pickOf(kind []Device, n int, taken []Device) []Device {
 }
 
 func (c *chooser) sizeOf(d Device) uint64 {
-	total, _, _ := memoryOf(c.gpu(d), d)
+	total, _, _ := memoryOf(c.card(d), d)
 	return orZero(total)
 }
 
@@ -253,18 +253,18 @@ func (c *chooser) parts(candidates []Device, n int, taken []Device) []Device {
 // is left there.
 func (c *chooser) freer(a, b Device, left, taken []Device) int {
 	return cmp.Or(
-		cmp.Compare(onGPU(taken, a.gpu), onGPU(taken, b.gpu)),
-		cmp.Compare(c.inUse(a.gpu), c.inUse(b.gpu)),
-		cmp.Compare(onGPU(left, b.gpu), onGPU(left, a.gpu)))
+		cmp.Compare(onGPU(taken, a.card), onGPU(taken, b.card)),
+		cmp.Compare(c.inUse(a.card), c.inUse(b.card)),
+		cmp.Compare(onGPU(left, b.card), onGPU(left, a.card)))
 }
 
 // closer compares by how near they are to the rest of this run: on GPUs that it uses already,
 // then on one that has all n that are still wanted, and of those on the one with the fewest to
 // spare; where none has, on the one with the most.
 func (c *chooser) closer(a, b Device, left, taken []Device, n int) int {
-	hasA, hasB := onGPU(left, a.gpu), onGPU(left, b.gpu)
+	hasA, hasB := onGPU(left, a.card), onGPU(left, b.card)
 	return cmp.Or(
-		cmp.Compare(onGPU(taken, b.gpu), onGPU(taken, a.gpu)),
+		cmp.Compare(onGPU(taken, b.card), onGPU(taken, a.card)),
 		cmp.Compare(flag(hasA < n), flag(hasB < n)),
 		cmp.Compare(hasA, hasB)*(1-2*flag(hasA < n)))
 }
@@ -276,17 +276,17 @@ func (c *chooser) packs() bool {
 		return false
 	}
 	h := nccl.Host{Parts: 2, OneGPU: true, Ranks: 2, Version: nccl.ParseVersion(c.facts.Software.NCCL, "")}
-	if cuda := c.devices.GPUs.CUDA; cuda != nil {
+	if cuda := c.devices.Inventory.CUDA; cuda != nil {
 		h.CUDA = *cuda
 	}
 	verdict, _, _ := nccl.OnDevices(h, false)
 	return verdict == nccl.Works
 }
 
-func onGPU(devices []Device, gpu int) int {
+func onGPU(devices []Device, card int) int {
 	n := 0
 	for _, d := range devices {
-		if d.gpu == gpu {
+		if d.card == card {
 			n++
 		}
 	}
@@ -294,10 +294,10 @@ func onGPU(devices []Device, gpu int) int {
 }
 
 // inUse is how many MIG devices of a GPU somebody uses.
-func (c *chooser) inUse(gpu int) int {
-	n, g := 0, c.devices.GPUs.GPUs[gpu]
+func (c *chooser) inUse(card int) int {
+	n, g := 0, c.devices.Inventory.GPUs[card]
 	for _, m := range g.MIG.Instances {
-		if c.busy(instanceOf(g, gpu, m)) != "" {
+		if c.busy(instanceOf(g, card, m)) != "" {
 			n++
 		}
 	}
@@ -306,8 +306,8 @@ func (c *chooser) inUse(gpu int) int {
 
 // noteParts says why MIG devices were chosen of these GPUs, where there was a choice.
 func (c *chooser) noteParts(found, candidates []Device, packed bool) {
-	parents := len(split(found, func(d Device) int { return d.gpu }))
-	if len(found) < 2 || len(found) == len(candidates) || len(split(candidates, func(d Device) int { return d.gpu })) < 2 {
+	parents := len(split(found, func(d Device) int { return d.card }))
+	if len(found) < 2 || len(found) == len(candidates) || len(split(candidates, func(d Device) int { return d.card })) < 2 {
 		return
 	}
 	why := "those of one GPU share its PCIe link and its power, and NCCL before 2.31 takes one rank per GPU"
@@ -354,7 +354,7 @@ func parts(devices []Device) []Device {
 func ofOneGPU(devices []Device) bool {
 	found := parts(devices)
 	for i, d := range found {
-		if slices.ContainsFunc(found[:i], func(other Device) bool { return other.gpu == d.gpu && !other.same(d) }) {
+		if slices.ContainsFunc(found[:i], func(other Device) bool { return other.card == d.card && !other.same(d) }) {
 			return true
 		}
 	}
@@ -385,10 +385,10 @@ func (p *Plan) migNotes() []Problem {
 func (p *Plan) PartNames(host int) map[string]string {
 	names := map[string]string{}
 	d := p.facts[host].Devices
-	if d == nil || d.GPUs == nil {
+	if d == nil || d.Inventory == nil {
 		return names
 	}
-	for i, g := range d.GPUs.GPUs {
+	for i, g := range d.Inventory.GPUs {
 		for _, m := range g.MIG.Instances {
 			if m.UUID != "" {
 				names[m.UUID] = instanceOf(g, i, m).String()

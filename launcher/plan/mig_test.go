@@ -8,30 +8,30 @@ import (
 
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/memory"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // migUUID is that of instance i of a GPU.
-func migUUID(gpu, i int) string {
-	return fmt.Sprintf("MIG-%x%x000000-1111-5222-8333-444455556666", gpu, i)
+func migUUID(card, i int) string {
+	return fmt.Sprintf("MIG-%x%x000000-1111-5222-8333-444455556666", card, i)
 }
 
 // cut is a machine whose GPUs are cut into MIG devices of these profiles, separated by spaces;
 // "-" leaves one whole, "" cuts it into nothing.
 func cut(layouts ...string) facts.Host {
 	h := machine(0, len(layouts), nvswitch)
-	for gpu, layout := range layouts {
-		g := &h.Devices.GPUs.GPUs[gpu]
+	for card, layout := range layouts {
+		g := &h.Devices.Inventory.GPUs[card]
 		if layout == "-" {
-			g.MIG = plugins.MIG{Enabled: ptr(false), Pending: ptr(false), Instances: []plugins.MIGInstance{}}
+			g.MIG = gpu.MIG{Enabled: ptr(false), Pending: ptr(false), Instances: []gpu.MIGInstance{}}
 			continue
 		}
-		g.MIG = plugins.MIG{Enabled: ptr(true), Pending: ptr(true), Instances: []plugins.MIGInstance{}}
+		g.MIG = gpu.MIG{Enabled: ptr(true), Pending: ptr(true), Instances: []gpu.MIGInstance{}}
 		for i, profile := range strings.Fields(layout) {
 			_, rest, _ := strings.Cut(profile, "g.")
 			size := uint64(0)
 			fmt.Sscanf(rest, "%dgb", &size)
-			g.MIG.Instances = append(g.MIG.Instances, plugins.MIGInstance{Index: i, UUID: migUUID(gpu, i), Profile: profile, GI: ptr(i + 1), CI: ptr(0),
+			g.MIG.Instances = append(g.MIG.Instances, gpu.MIGInstance{Index: i, UUID: migUUID(card, i), Profile: profile, GI: ptr(i + 1), CI: ptr(0),
 				Memory: ptr(size << 30), Used: ptr(uint64(10 << 20))})
 		}
 	}
@@ -39,11 +39,11 @@ func cut(layouts ...string) facts.Host {
 }
 
 // use has somebody compute on an instance.
-func use(h facts.Host, gpu, i int) facts.Host {
-	g := &h.Devices.GPUs.GPUs[gpu]
+func use(h facts.Host, card, i int) facts.Host {
+	g := &h.Devices.Inventory.GPUs[card]
 	m := &g.MIG.Instances[i]
 	m.Used = ptr(uint64(4 << 30))
-	g.Processes = append(g.Processes, plugins.Process{PID: 100*gpu + i, Name: "python", Kind: "compute", Memory: ptr(uint64(4 << 30)), GI: m.GI, CI: m.CI})
+	g.Processes = append(g.Processes, gpu.Process{PID: 100*card + i, Name: "python", Kind: "compute", Memory: ptr(uint64(4 << 30)), GI: m.GI, CI: m.CI})
 	return h
 }
 
@@ -99,7 +99,7 @@ func TestMIGDevicesThatNCCLJoinsAreOnOneGPUWhereOneHasThem(t *testing.T) {
 	const small = "1g.10gb 1g.10gb 1g.10gb"
 	newer := func(layouts ...string) facts.Host {
 		h := cut(layouts...)
-		h.Software, h.Devices.GPUs.CUDA = &facts.Software{Torch: "2.9.0", NCCL: "2.31.2"}, ptr("13.0")
+		h.Software, h.Devices.Inventory.CUDA = &facts.Software{Torch: "2.9.0", NCCL: "2.31.2"}, ptr("13.0")
 		return h
 	}
 	for _, test := range []struct {
@@ -124,7 +124,7 @@ func TestMIGDevicesThatNCCLJoinsAreOnOneGPUWhereOneHasThem(t *testing.T) {
 		t.Errorf("NCCL_MULTI_RANK_GPU_ENABLE=%q", e["NCCL_MULTI_RANK_GPU_ENABLE"])
 	}
 	h := newer(small, small)
-	h.Devices.GPUs.CUDA = ptr("12.8")
+	h.Devices.Inventory.CUDA = ptr("12.8")
 	if got := onParts(mustMake(t, on(t, 1, `devices = { "1g.10gb" = 2 }`), h)); got != "0.0 1.0" {
 		t.Errorf("with an older driver: %s", got)
 	}
@@ -191,8 +191,8 @@ func TestOldNamesOfMIGDevicesRestrictTheChoice(t *testing.T) {
 		t.Errorf("rank on %s sees %s", onParts(p), visible(t, p, 0))
 	}
 	old := h
-	for i := range old.Devices.GPUs.GPUs[0].MIG.Instances {
-		m := &old.Devices.GPUs.GPUs[0].MIG.Instances[i]
+	for i := range old.Devices.Inventory.GPUs[0].MIG.Instances {
+		m := &old.Devices.Inventory.GPUs[0].MIG.Instances[i]
 		m.UUID = fmt.Sprintf("MIG-%s/%d/%d", uuid(0, 0), *m.GI, *m.CI)
 	}
 	p = mustMake(t, on(t, 1, `devices = ["MIG-`+uuid(0, 0)+`/2/0"]`), old)
@@ -204,7 +204,7 @@ func TestOldNamesOfMIGDevicesRestrictTheChoice(t *testing.T) {
 func TestNCCLBetweenMIGDevicesIsToldByItsVersion(t *testing.T) {
 	with := func(layout []string, nccl, cuda string) facts.Host {
 		h := cut(layout...)
-		h.Software, h.Devices.GPUs.CUDA = &facts.Software{Torch: "2.9.0", NCCL: nccl}, &cuda
+		h.Software, h.Devices.Inventory.CUDA = &facts.Software{Torch: "2.9.0", NCCL: nccl}, &cuda
 		return h
 	}
 	one, two := []string{"3g.40gb 3g.40gb"}, []string{"3g.40gb", "3g.40gb"}
@@ -240,7 +240,7 @@ func TestNCCLBetweenMIGDevicesIsToldByItsVersion(t *testing.T) {
 // Compute instances of one GPU instance have its memory in common.
 func TestMemoryThatComputeInstancesHaveInCommonIsCountedOnce(t *testing.T) {
 	h := cut("1c.3g.40gb 1c.3g.40gb 3g.40gb", "-")
-	m := h.Devices.GPUs.GPUs[0].MIG.Instances
+	m := h.Devices.Inventory.GPUs[0].MIG.Instances
 	m[1].GI, m[1].CI = m[0].GI, ptr(1)
 	p := mustMake(t, needing(t, 1, "devices = [\""+migUUID(0, 0)+"\", \""+migUUID(0, 1)+"\", \""+migUUID(0, 2)+"\"]\nbackend = \"gloo\"", "parameters = \"1.5B\""), h)
 	var sharing []int
@@ -260,13 +260,13 @@ func TestMemoryThatComputeInstancesHaveInCommonIsCountedOnce(t *testing.T) {
 func TestMPSOnAMIGDeviceTakesItsShareOfClients(t *testing.T) {
 	block := func(n int) string { return fmt.Sprintf("mps {\n ranks_per_gpu = %d\n}", n) }
 	h := cut("1g.10gb 3g.40gb")
-	h.Devices.GPUs.CUDA, h.Devices.GPUs.Driver = ptr("12.4"), ptr("550.54.15")
+	h.Devices.Inventory.CUDA, h.Devices.Inventory.Driver = ptr("12.4"), ptr("550.54.15")
 	j := func(n int) string {
 		return "job \"j\" {\n command = [\"true\"]\n mode = \"independent\"\n hosts \"ssh\" {\n names = [\"m0\"]\n }\n ranks {\n devices = [\"1g.10gb\"]\n }\n" + block(n) + "\n}"
 	}
 	mustHold(t, refusal(t, job(t, j(8)), h), "ranks_per_gpu = 8: MPS takes 7 clients on MIG device 0 of GPU 0")
 	mustMake(t, job(t, j(7)), h)
-	h.Devices.GPUs.Driver = ptr("460.32.03")
+	h.Devices.Inventory.Driver = ptr("460.32.03")
 	mustHold(t, refusal(t, job(t, j(2)), h), "drivers before 470 give a MIG device no name")
 }
 
@@ -280,7 +280,7 @@ func TestOfRanksThatShareMIGDevicesByMPSOneThingIsSaidOfNCCL(t *testing.T) {
 		{`["MIG-00", "MIG-01"]`, "2.31.2", "its 2 MIG devices have an MPS daemon each"},
 	} {
 		h := cut("1g.10gb 1g.10gb", "1g.10gb")
-		h.MPS, h.Devices.GPUs.CUDA = withMPS(1).MPS, ptr("13.0")
+		h.MPS, h.Devices.Inventory.CUDA = withMPS(1).MPS, ptr("13.0")
 		if c.version != "" {
 			h.Software = &facts.Software{Torch: "2.9.0", NCCL: c.version}
 		}
@@ -295,7 +295,7 @@ func TestOfRanksThatShareMIGDevicesByMPSOneThingIsSaidOfNCCL(t *testing.T) {
 func TestAGroupOnPartsOfOneGPUIsNotSaidToBeSlowWhereNCCLJoinsThem(t *testing.T) {
 	for version, want := range map[string]bool{"2.31.2": false, "2.27.3": true} {
 		h := cut("1g.10gb 1g.10gb")
-		h.Devices.GPUs.CUDA, h.Software = ptr("13.0"), &facts.Software{NCCL: version}
+		h.Devices.Inventory.CUDA, h.Software = ptr("13.0"), &facts.Software{NCCL: version}
 		p := mustMake(t, on(t, 1, "groups = { tensor = 2 }"), h)
 		if got := strings.Contains(text(p.Warnings), "not on fast links"); got != want {
 			t.Errorf("NCCL %s: %s", version, text(p.Warnings))

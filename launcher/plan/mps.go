@@ -179,8 +179,8 @@ func (c *chooser) checkMPS(s share) {
 	c.checkClients(m, s)
 	for _, d := range s.devices {
 		c.checkMemory(m, d)
-		if d.IsInstance() && c.devices.GPUs.Driver != nil && !mps.KnowsMIG(*c.devices.GPUs.Driver) {
-			c.refuse("mps_mig", "%s: %s: drivers before %d give a MIG device no name that an MPS daemon can be started for (there is %s)", c.host.Name, d, mps.MIGByUUID, *c.devices.GPUs.Driver)
+		if d.IsInstance() && c.devices.Inventory.Driver != nil && !mps.KnowsMIG(*c.devices.Inventory.Driver) {
+			c.refuse("mps_mig", "%s: %s: drivers before %d give a MIG device no name that an MPS daemon can be started for (there is %s)", c.host.Name, d, mps.MIGByUUID, *c.devices.Inventory.Driver)
 		}
 	}
 	if c.facts.MPS != nil && c.facts.MPS.Program == "" {
@@ -198,9 +198,9 @@ func (c *chooser) checkMPS(s share) {
 // counts several times, which nobody can know before.
 func (c *chooser) checkClients(m *config.MPS, s share) {
 	for _, d := range s.devices {
-		name, cuda := c.gpu(d).Name, ""
-		if c.devices.GPUs.CUDA != nil {
-			cuda = *c.devices.GPUs.CUDA
+		name, cuda := c.card(d).Name, ""
+		if c.devices.Inventory.CUDA != nil {
+			cuda = *c.devices.Inventory.CUDA
 		}
 		if most := mps.MostClientsOfPart(mps.MostClients(name, cuda), name, d.Profile); m.RanksPerGPU > most {
 			words := "CUDA " + cuda
@@ -222,7 +222,7 @@ func (c *chooser) checkClients(m *config.MPS, s share) {
 
 // checkMemory compares the limits of a GPU's ranks with its memory.
 func (c *chooser) checkMemory(m *config.MPS, d Device) {
-	total, _, _ := memoryOf(c.gpu(d), d)
+	total, _, _ := memoryOf(c.card(d), d)
 	if total == nil || len(m.Memory) == 0 {
 		return
 	}
@@ -288,7 +288,7 @@ func (c *chooser) checkExclusive(m *config.MPS, s share) {
 		case m.Exclusive && d.IsInstance():
 			c.refuse("mps_exclusive", "%s: exclusive = true: %s has the compute mode of its whole GPU, which others may use; leave exclusive out", c.host.Name, d)
 			return
-		case m.Exclusive && !isExclusive(c.gpu(d)) && !c.facts.IsRoot:
+		case m.Exclusive && !isExclusive(c.card(d)) && !c.facts.IsRoot:
 			c.refuse("mps_exclusive", "%s: exclusive = true needs root there to set the compute mode of %s; leave it out (MPS works without), or have root do it: nvidia-smi -i %d -c EXCLUSIVE_PROCESS", c.host.Name, d, d.Index)
 			return
 		}

@@ -30,7 +30,7 @@ func sharing(t *testing.T, ranks, block string) *config.Job {
 func withMPS(n int) facts.Host {
 	h := machine(0, n, nvswitch)
 	h.MPS = &facts.MPS{Program: "/usr/bin/nvidia-cuda-mps-control"}
-	h.Devices.GPUs.Driver, h.Devices.GPUs.CUDA = ptr("550.54.15"), ptr("12.4")
+	h.Devices.Inventory.Driver, h.Devices.Inventory.CUDA = ptr("550.54.15"), ptr("12.4")
 	return h
 }
 
@@ -104,9 +104,9 @@ func TestWhatMPSCannotDoIsRefusedBeforeTheStart(t *testing.T) {
 		want         []string
 	}{
 		"more clients than it takes": {none + "; devices = 1", "ranks_per_gpu = 50", nil, []string{"takes 48 clients on GPU 0", "at most 48"}},
-		"an old GPU takes fewer": {none + "; devices = 1", "ranks_per_gpu = 20", func(h *facts.Host) { h.Devices.GPUs.GPUs[0].Name = "Tesla P100-SXM2-16GB" },
+		"an old GPU takes fewer": {none + "; devices = 1", "ranks_per_gpu = 20", func(h *facts.Host) { h.Devices.Inventory.GPUs[0].Name = "Tesla P100-SXM2-16GB" },
 			[]string{"takes 16 clients"}},
-		"shares on an old GPU": {none + "; devices = 1", "ranks_per_gpu = 2; active_thread_percentage = 50", func(h *facts.Host) { h.Devices.GPUs.GPUs[0].Name = "Tesla P100-SXM2-16GB" },
+		"shares on an old GPU": {none + "; devices = 1", "ranks_per_gpu = 2; active_thread_percentage = 50", func(h *facts.Host) { h.Devices.Inventory.GPUs[0].Name = "Tesla P100-SXM2-16GB" },
 			[]string{"from before Volta"}},
 		"a limit beyond the card":  {none, `ranks_per_gpu = 2; pinned_memory_limit = "81GiB"`, nil, []string{"81.0 GiB is more than GPU 0 has"}},
 		"no program":               {none, "ranks_per_gpu = 2", func(h *facts.Host) { h.MPS.Program = "" }, []string{"no nvidia-cuda-mps-control"}},

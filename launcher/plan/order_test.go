@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 func TestGroupsLieInsideIslands(t *testing.T) {
@@ -26,7 +26,7 @@ func TestWithoutGroupsRanksFollowThePCIOrder(t *testing.T) {
 func TestSomeGPUsAreTakenOfOneIsland(t *testing.T) {
 	wantGPUs(t, mustMake(t, on(t, 1, "devices = 4"), machine(0, 8, halves)), 0, 2, 4, 6)
 	h := machine(0, 8, halves)
-	h.Devices.GPUs.GPUs[2].Memory.Used = ptr(uint64(20 << 30))
+	h.Devices.Inventory.GPUs[2].Memory.Used = ptr(uint64(20 << 30))
 	wantGPUs(t, mustMake(t, on(t, 1, "devices = 4"), h), 1, 3, 5, 7)
 	wantGPUs(t, mustMake(t, on(t, 1, "devices = 3"), h), 0, 4, 6)
 }
@@ -49,7 +49,7 @@ func TestWhatCannotBeFastIsAsFastAsItCanBe(t *testing.T) {
 			t.Errorf("group %+v", g)
 		}
 	}
-	scattered := machine(0, 8, func(i, j int) plugins.Link { return pcie(i/2+i%2*4, j/2+j%2*4) })
+	scattered := machine(0, 8, func(i, j int) gpu.Link { return pcie(i/2+i%2*4, j/2+j%2*4) })
 	for i := range scattered.Devices.Near {
 		scattered.Devices.Near[i].NUMA = ptr(i % 2)
 	}
@@ -57,7 +57,7 @@ func TestWhatCannotBeFastIsAsFastAsItCanBe(t *testing.T) {
 }
 
 func TestAGroupThatBeginsOnAnotherHostIsCutWhereItIs(t *testing.T) {
-	p := mustMake(t, on(t, 2, "groups = { tensor = 4 }"), machine(0, 2, nvswitch), machine(1, 6, func(i, j int) plugins.Link {
+	p := mustMake(t, on(t, 2, "groups = { tensor = 4 }"), machine(0, 2, nvswitch), machine(1, 6, func(i, j int) gpu.Link {
 		if (i < 4) == (j < 4) {
 			return "NV4"
 		}
@@ -69,7 +69,7 @@ func TestAGroupThatBeginsOnAnotherHostIsCutWhereItIs(t *testing.T) {
 // Three GPUs of one island and four of the other: the one rank that completes a group of the
 // host before must not take what a whole group needs.
 func TestAPartOfAGroupLeavesIslandsToWholeOnes(t *testing.T) {
-	h := machine(1, 7, func(i, j int) plugins.Link {
+	h := machine(1, 7, func(i, j int) gpu.Link {
 		if (i < 4) == (j < 4) {
 			return "NV4"
 		}
@@ -84,8 +84,8 @@ func TestAPartOfAGroupLeavesIslandsToWholeOnes(t *testing.T) {
 }
 
 func TestWhereLinksAreNotKnownOneNodeIsPreferred(t *testing.T) {
-	h := machine(0, 4, func(i, j int) plugins.Link { return "" })
-	h.Devices.GPUs.GPUs[0].State = plugins.StateLost
+	h := machine(0, 4, func(i, j int) gpu.Link { return "" })
+	h.Devices.Inventory.GPUs[0].State = gpu.StateLost
 	wantGPUs(t, mustMake(t, on(t, 1, "devices = 2"), h), 2, 3)
 	h.Devices.Links, h.Devices.Near = nil, h.Devices.Near[:1]
 	wantGPUs(t, mustMake(t, on(t, 1, "devices = 2\ngroups = { tensor = 2 }"), h), 1, 2)
@@ -221,8 +221,8 @@ func BenchmarkThousandHosts(b *testing.B) {
 	for i := range 1024 {
 		h := machine(i, 8, halves)
 		h.ID = fmt.Sprint("host ", i)
-		for g := range h.Devices.GPUs.GPUs {
-			h.Devices.GPUs.GPUs[g].UUID = fmt.Sprintf("GPU-%04x%04x-0000", i, g)
+		for g := range h.Devices.Inventory.GPUs {
+			h.Devices.Inventory.GPUs[g].UUID = fmt.Sprintf("GPU-%04x%04x-0000", i, g)
 		}
 		hosts = append(hosts, h)
 	}
@@ -241,8 +241,8 @@ func BenchmarkEnvironmentsOfAThousandHosts(b *testing.B) {
 	for i := range 1024 {
 		h := machine(i, 8, nvswitch)
 		h.ID = fmt.Sprint("host ", i)
-		for g := range h.Devices.GPUs.GPUs {
-			h.Devices.GPUs.GPUs[g].UUID = fmt.Sprintf("GPU-%04x%04x-0000", i, g)
+		for g := range h.Devices.Inventory.GPUs {
+			h.Devices.Inventory.GPUs[g].UUID = fmt.Sprintf("GPU-%04x%04x-0000", i, g)
 		}
 		hosts = append(hosts, h)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/muster-dev/muster/launcher/nccl"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // PCIe are the ways by PCIe over which NCCL may have GPUs of a host's ranks reach into each
@@ -15,14 +15,14 @@ import (
 // groups the job file has; MIG devices never reach each other so.
 func (p *Plan) PCIe(host int, m Meeting) (ways []string, nvlink bool) {
 	disable, level := p.ncclValue("NCCL_P2P_DISABLE", host, m), p.ncclValue("NCCL_P2P_LEVEL", host, m)
-	var found []plugins.Link
+	var found []gpu.Link
 	for link := range p.links(host) {
 		nvlink = nvlink || link.NVLinks() > 0
 		if linkWords[link] != "" && nccl.AllowsP2P(string(link), disable, level) {
 			found = append(found, link)
 		}
 	}
-	slices.SortFunc(found, func(a, b plugins.Link) int { return cmp.Compare(distance(a), distance(b)) })
+	slices.SortFunc(found, func(a, b gpu.Link) int { return cmp.Compare(distance(a), distance(b)) })
 	for _, link := range found {
 		ways = append(ways, fmt.Sprintf("%s (%s)", link, linkWords[link]))
 	}
@@ -30,8 +30,8 @@ func (p *Plan) PCIe(host int, m Meeting) (ways []string, nvlink bool) {
 }
 
 // links are the ways between whole GPUs of a host's ranks.
-func (p *Plan) links(host int) map[plugins.Link]bool {
-	found := map[plugins.Link]bool{}
+func (p *Plan) links(host int) map[gpu.Link]bool {
+	found := map[gpu.Link]bool{}
 	whole := slices.DeleteFunc(slices.Clone(p.Hosts[host].Devices), Device.IsInstance)
 	for i, a := range whole {
 		for _, b := range whole[:i] {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Data-parallel jobs have no groups in their files, and are those that hang over PCIe.
@@ -14,7 +14,7 @@ func TestAllRanksOfAHostAreAGroupForDirectAccessByPCIe(t *testing.T) {
 	disabled := Meeting{Environ: []map[string]string{{"NCCL_P2P_DISABLE": "1"}}}
 	for _, c := range []struct {
 		name   string
-		link   func(i, j int) plugins.Link
+		link   func(i, j int) gpu.Link
 		ranks  string
 		m      Meeting
 		want   []string
@@ -25,7 +25,7 @@ func TestAllRanksOfAHostAreAGroupForDirectAccessByPCIe(t *testing.T) {
 		{"boards on one socket", pcie, "    devices = [0, 1, 2]", Meeting{}, []string{node}, false},
 		{"NVSwitch", nvswitch, "", Meeting{}, nil, true},
 		{"one rank", pcie, "    devices = [0]", Meeting{}, nil, false},
-		{"nothing is known of links", func(int, int) plugins.Link { return "" }, "", Meeting{}, nil, false},
+		{"nothing is known of links", func(int, int) gpu.Link { return "" }, "", Meeting{}, nil, false},
 		{"switched off on the host", pcie, "", disabled, nil, false},
 	} {
 		p := mustMake(t, on(t, 1, c.ranks), machine(0, 8, c.link))
@@ -46,7 +46,7 @@ func TestWhatNCCLsOwnFileKeepsFromPCIeIsNotSaidOfIt(t *testing.T) {
 // MIG devices have no direct access over PCIe.
 func TestMIGDevicesAreNotSaidToReachEachOtherByPCIe(t *testing.T) {
 	h := cut("1g.10gb 1g.10gb", "1g.10gb")
-	h.Devices.Links = [][]plugins.Link{{"X", "PIX"}, {"PIX", "X"}}
+	h.Devices.Links = [][]gpu.Link{{"X", "PIX"}, {"PIX", "X"}}
 	p := mustMake(t, on(t, 1, `devices = "1g.10gb"`), h)
 	if ways, _ := p.PCIe(0, Meeting{}); len(ways) != 0 {
 		t.Errorf("%q", ways)

@@ -84,7 +84,7 @@ func (c *chooser) mustSeeOne(s share) (why string, must bool) {
 		switch {
 		case d.IsInstance() && s.ranks > 1:
 			return fmt.Sprintf("%s is used, and a process can use one MIG device only", d), true
-		case isExclusive(c.gpu(d)) && s.ranks > 1:
+		case isExclusive(c.card(d)) && s.ranks > 1:
 			return fmt.Sprintf("%s is in compute mode exclusive process: a rank that touches it before it has chosen its own (cuda:0) would keep its owner out", d), false
 		}
 	}
@@ -219,10 +219,10 @@ func (p *Plan) nameNICs(host int) {
 	for rank := h.FirstRank; rank < h.FirstRank+h.Ranks; rank++ {
 		r := &p.Ranks[rank]
 		r.NIC = mainInterface(f)
-		if r.Device == nil || r.Device.gpu >= len(f.Devices.Near) {
+		if r.Device == nil || r.Device.card >= len(f.Devices.Near) {
 			continue
 		}
-		near := f.Devices.Near[r.Device.gpu].HCAs
+		near := f.Devices.Near[r.Device.card].HCAs
 		if len(near) == 0 {
 			continue
 		}

@@ -24,7 +24,7 @@ func TestASavedPlanKnowsWhatHasChanged(t *testing.T) {
 		t.Errorf("a reboot alone is told as %v", d)
 	}
 	swapped := machine(0, 4, nvswitch)
-	swapped.Devices.GPUs.GPUs[2].UUID = "GPU-new"
+	swapped.Devices.Inventory.GPUs[2].UUID = "GPU-new"
 	fewer := machine(0, 3, nvswitch)
 	narrowed := allow(machine(0, 4, nvswitch), 0, 1, 8, 9)
 	all := strings.Join(append(append(mustMake(t, j, swapped).Differences(saved), mustMake(t, j, fewer).Differences(saved)...),

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // busyMachine has 15 GB in use on GPUs 0 and 1, on 0 by a process of ann's, on 1 by one
@@ -15,9 +15,9 @@ import (
 func busyMachine() facts.Host {
 	h := machine(0, 4, nvswitch)
 	for i := range 2 {
-		h.Devices.GPUs.GPUs[i].Memory.Used = ptr(uint64(15e9))
+		h.Devices.Inventory.GPUs[i].Memory.Used = ptr(uint64(15e9))
 	}
-	h.Devices.GPUs.GPUs[0].Processes = []plugins.Process{{PID: 4711, Kind: "compute", Name: "python", Memory: ptr(uint64(15e9))}}
+	h.Devices.Inventory.GPUs[0].Processes = []gpu.Process{{PID: 4711, Kind: "compute", Name: "python", Memory: ptr(uint64(15e9))}}
 	h.Devices.Owners = map[int]string{4711: "ann"}
 	return h
 }
@@ -48,8 +48,8 @@ func TestEnoughFreeMemoryIsIdle(t *testing.T) {
 
 func TestADesktopsOwnMemoryIsNotBusy(t *testing.T) {
 	h := machine(0, 1, nvswitch)
-	h.Devices.GPUs.GPUs[0].Memory.Used = ptr(uint64(3 << 30))
-	h.Devices.GPUs.GPUs[0].Processes = []plugins.Process{{PID: 1, Kind: "graphics", Memory: ptr(uint64(5 << 29))}}
+	h.Devices.Inventory.GPUs[0].Memory.Used = ptr(uint64(3 << 30))
+	h.Devices.Inventory.GPUs[0].Processes = []gpu.Process{{PID: 1, Kind: "graphics", Memory: ptr(uint64(5 << 29))}}
 	wantGPUs(t, mustMake(t, on(t, 1, ""), h), 0)
 }
 
@@ -73,8 +73,8 @@ func TestSharedGPUsAreSpreadEvenlyAndSeenOneByOne(t *testing.T) {
 
 func TestInExclusiveModeRanksSeeTheirOwnGPU(t *testing.T) {
 	h := machine(0, 2, nvswitch)
-	for i := range h.Devices.GPUs.GPUs {
-		h.Devices.GPUs.GPUs[i].ComputeMode = ptr("exclusive_process")
+	for i := range h.Devices.Inventory.GPUs {
+		h.Devices.Inventory.GPUs[i].ComputeMode = ptr("exclusive_process")
 	}
 	p := mustMake(t, on(t, 1, ""), h)
 	if got := visible(t, p, 1); p.Hosts[0].Visibility != "rank" || got != uuid(0, 1) {
@@ -84,14 +84,14 @@ func TestInExclusiveModeRanksSeeTheirOwnGPU(t *testing.T) {
 	p = mustMake(t, on(t, 1, "visibility = \"host\""), h)
 	mustHold(t, text(p.Warnings), "may touch another's GPU")
 	mustHold(t, refusal(t, on(t, 1, "per_host = 4\ndevices = [0, 1]\nshared = true"), h), "a second rank on it would fail", "MPS")
-	h.Devices.GPUs.GPUs[1].ComputeMode = ptr("prohibited")
+	h.Devices.Inventory.GPUs[1].ComputeMode = ptr("prohibited")
 	mustHold(t, refusal(t, on(t, 1, ""), h), "GPU 1 is in compute mode prohibited")
 }
 
 // partitioned has MIG on GPU 0, with two instances, and a GPU 1 without.
 func partitioned() facts.Host {
 	h := machine(0, 2, nvswitch)
-	h.Devices.GPUs.GPUs[0].MIG = plugins.MIG{Enabled: ptr(true), Instances: []plugins.MIGInstance{
+	h.Devices.Inventory.GPUs[0].MIG = gpu.MIG{Enabled: ptr(true), Instances: []gpu.MIGInstance{
 		{Index: 0, UUID: "MIG-377e0000-1111-5222-8333-444455556666", Profile: "3g.40gb", GI: ptr(1), CI: ptr(0), Memory: ptr(uint64(40 << 30)), Used: ptr(uint64(10 << 20))},
 		{Index: 1, UUID: "MIG-488f0000-1111-5222-8333-444455556666", Profile: "3g.40gb", GI: ptr(2), CI: ptr(0), Memory: ptr(uint64(40 << 30)), Used: ptr(uint64(10 << 20))},
 	}}
@@ -119,8 +119,8 @@ func TestABeginningThatSeveralMIGDevicesHaveIsRefusedWithTheirNames(t *testing.T
 	if got := onParts(mustMake(t, on(t, 1, `devices = ["MIG-01", "MIG-1"]`), h)); got != "0.1 1.0" {
 		t.Error(got)
 	}
-	for _, instance := range h.Devices.GPUs.GPUs[0].MIG.Instances { // as drivers before 470 name them
-		h.Devices.GPUs.GPUs[0].MIG.Instances[instance.Index].UUID = fmt.Sprintf("MIG-%s/%d/%d", uuid(0, 0), *instance.GI, *instance.CI)
+	for _, instance := range h.Devices.Inventory.GPUs[0].MIG.Instances { // as drivers before 470 name them
+		h.Devices.Inventory.GPUs[0].MIG.Instances[instance.Index].UUID = fmt.Sprintf("MIG-%s/%d/%d", uuid(0, 0), *instance.GI, *instance.CI)
 	}
 	mustHold(t, refusal(t, on(t, 1, `devices = ["MIG-`+uuid(0, 0)[:12]+`"]`), h), "is ambiguous", "/1/0 (1g.10gb), MIG-"+uuid(0, 0)+"/2/0")
 }
@@ -128,7 +128,7 @@ func TestABeginningThatSeveralMIGDevicesHaveIsRefusedWithTheirNames(t *testing.T
 // What the file asks for and a host cannot give is looked for in the file.
 func TestWhatAHostRefusesOfTheFileIsSaidWithItsLine(t *testing.T) {
 	exclusive := machine(0, 2, nvswitch)
-	exclusive.Devices.GPUs.GPUs[0].ComputeMode = ptr("exclusive_process")
+	exclusive.Devices.Inventory.GPUs[0].ComputeMode = ptr("exclusive_process")
 	both := `devices = ["MIG-377e", "MIG-488f"]`
 	for _, c := range []struct {
 		ranks string
@@ -172,14 +172,14 @@ func TestAProcessIsNotGivenSeveralMIGDevices(t *testing.T) {
 func TestANumberOfDevicesIsKeptAlsoWhereTheyAreShared(t *testing.T) {
 	mustHold(t, refusal(t, on(t, 1, "devices = 4\nshared = true"), machine(0, 2, nvswitch)), "4 GPUs asked, but it has 2 GPUs", "per_host")
 	h := machine(0, 1, nvswitch)
-	h.Devices.GPUs.GPUs[0].State = plugins.StateLost
+	h.Devices.Inventory.GPUs[0].State = gpu.StateLost
 	mustHold(t, refusal(t, on(t, 1, "per_host = 2\nshared = true"), h), "only 0 of its 1 GPU can be had", "GPU 0 is lost")
 }
 
 func TestDevicesOfWhichNothingIsToldAreSaidToBe(t *testing.T) {
 	h := busyMachine()
-	h.Devices.GPUs.GPUs[3].Memory = plugins.Memory{}
-	h.Devices.GPUs.GPUs[2].Processes = []plugins.Process{}
+	h.Devices.Inventory.GPUs[3].Memory = gpu.Memory{}
+	h.Devices.Inventory.GPUs[2].Processes = []gpu.Process{}
 	p := mustMake(t, on(t, 1, "devices = 2"), h)
 	mustHold(t, text(p.Notes), "whether somebody uses GPU 3 is not known")
 }
@@ -203,7 +203,7 @@ func TestOldTorchIsShownNumbers(t *testing.T) {
 
 func TestASiteWithOtherHardwareNamesItsOwnVariable(t *testing.T) {
 	h := machine(0, 2, nvswitch)
-	h.Devices.Visibility = plugins.Visibility{Variable: "HIP_VISIBLE_DEVICES", Names: "index"}
+	h.Devices.Visibility = gpu.Visibility{Variable: "HIP_VISIBLE_DEVICES", Names: "index"}
 	e := env(t, mustMake(t, on(t, 1, ""), h), 1, Meeting{})
 	if _, set := e["CUDA_VISIBLE_DEVICES"]; set || e["HIP_VISIBLE_DEVICES"] != "0,1" {
 		t.Errorf("environment %v", e)

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // cudaVisible is CUDA's variable; its rules are in the CUDA programming guide.
@@ -90,8 +90,8 @@ func (c *chooser) checkOrder(name, value string) {
 }
 
 func (c *chooser) mixedCards() bool {
-	gpus := c.devices.GPUs.GPUs
-	return slices.ContainsFunc(gpus, func(g plugins.GPU) bool { return g.Name != gpus[0].Name })
+	gpus := c.devices.Inventory.GPUs
+	return slices.ContainsFunc(gpus, func(g gpu.GPU) bool { return g.Name != gpus[0].Name })
 }
 
 // renumbered explains numbers that are out of range where a scheduler's cgroup shows a

@@ -6,14 +6,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/muster-dev/muster/plugins"
 	"github.com/muster-dev/muster/plugins/external"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
 // Kept is a sample of devices with whose processes are whose.
 type Kept struct {
-	GPUs   *plugins.GPUSamples
+	GPUs   *gpu.Samples
 	Owners map[int]Owner
 	at     rendezvous.Instant // when it was complete
 	taken  time.Time
@@ -36,7 +36,7 @@ func (s *Sampler) lookOn(ctx context.Context) {
 }
 
 // take keeps a sample, and says how long to wait for the next; negative: there is none.
-func (s *Sampler) take(found *plugins.GPUSamples, err error) time.Duration {
+func (s *Sampler) take(found *gpu.Samples, err error) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/launcher/orders"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/samples"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // judge looks for growth in what was kept of the attempt.
@@ -64,7 +64,7 @@ func (s *Sampler) digest(now time.Time) *samples.Digest {
 }
 
 // indexOf is the number of the GPU that has this UUID, or a MIG instance with it.
-func indexOf(s *plugins.GPUSamples, uuid string) *int {
+func indexOf(s *gpu.Samples, uuid string) *int {
 	for i := range s.GPUs {
 		if g := &s.GPUs[i]; uuid != "" && (g.UUID == uuid || hasInstance(g, uuid)) {
 			return &g.Index
@@ -94,7 +94,7 @@ func (s *Sampler) others(k Kept) []samples.Holder {
 			if users == nil {
 				users = facts.Owners("", k.GPUs.Probed().GPUs)
 			}
-			found = append(found, samples.Holder{Device: uuid, Rank: orders.Nobodys, PID: p.PID, User: users[p.PID], Name: p.Name, Bytes: p.Memory})
+			found = append(found, samples.Holder{Device: uuid, Rank: message.Nobodys, PID: p.PID, User: users[p.PID], Name: p.Name, Bytes: p.Memory})
 		}
 	}
 	return found

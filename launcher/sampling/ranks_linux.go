@@ -7,7 +7,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/samples"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -134,8 +134,8 @@ func heldBy(k Kept, pids map[int]Owner, rank int, uuid string) (bytes float64, k
 	return bytes, known
 }
 
-func hasInstance(g *plugins.GPUSample, uuid string) bool {
-	return slices.ContainsFunc(g.Instances, func(m plugins.MIGInstance) bool { return m.UUID == uuid })
+func hasInstance(g *gpu.Sample, uuid string) bool {
+	return slices.ContainsFunc(g.Instances, func(m gpu.MIGInstance) bool { return m.UUID == uuid })
 }
 
 // residentIn is the memory of those processes that live; lives is whether there are any.

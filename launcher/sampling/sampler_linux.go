@@ -5,11 +5,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/observe"
-	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/samples"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
@@ -62,11 +62,11 @@ type Means struct {
 	File *File
 	// Devices takes a sample of the ranks' devices; nil: none has one, or somebody else looks
 	// at them.
-	Devices func(context.Context) (*plugins.GPUSamples, error)
+	Devices func(context.Context) (*gpu.Samples, error)
 	// Owners tells which of all processes are the ranks'; false: ctx has ended.
 	Owners func(context.Context, []proc.Stat) (map[int]Owner, bool)
 	// Tell takes what the coordinator is told, every Pace.
-	Tell func(context.Context, *samples.Digest, *orders.Pulses)
+	Tell func(context.Context, *samples.Digest, *message.Pulses)
 	Pace func() time.Duration
 }
 

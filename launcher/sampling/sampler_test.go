@@ -17,19 +17,19 @@ import (
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/samples"
-	"github.com/muster-dev/muster/plugins"
 	"github.com/muster-dev/muster/plugins/external"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous"
 )
 
 // holding is a sample of one GPU with processes that hold so many bytes.
 func holding(at rendezvous.Instant, used uint64, held map[int]uint64) Kept {
-	g := plugins.GPUSample{UUID: "GPU-a", State: plugins.StateOK, Memory: plugins.Memory{Used: &used, Total: new(uint64(100))},
-		Utilization: plugins.Utilization{GPU: new(97), Memory: new(41)}, Processes: []plugins.Process{}}
+	g := gpu.Sample{UUID: "GPU-a", State: gpu.StateOK, Memory: gpu.Memory{Used: &used, Total: new(uint64(100))},
+		Utilization: gpu.Utilization{GPU: new(97), Memory: new(41)}, Processes: []gpu.Process{}}
 	for pid, bytes := range held {
-		g.Processes = append(g.Processes, plugins.Process{PID: pid, Memory: new(bytes)})
+		g.Processes = append(g.Processes, gpu.Process{PID: pid, Memory: new(bytes)})
 	}
-	return Kept{GPUs: &plugins.GPUSamples{GPUs: []plugins.GPUSample{g}}, at: at, taken: time.Now()}
+	return Kept{GPUs: &gpu.Samples{GPUs: []gpu.Sample{g}}, at: at, taken: time.Now()}
 }
 
 // measuring is one of rank 0, this process with a child that is not there, on GPU-a.
@@ -130,12 +130,12 @@ func TestWhatARankHeldIsFromTheLastSampleInWhichItHeldSomething(t *testing.T) {
 func TestSamplesOfDevicesAreTakenAtTheirPaceAndSeldomAfterAFailure(t *testing.T) {
 	s := measuring(t)
 	for _, c := range []struct {
-		found *plugins.GPUSamples
+		found *gpu.Samples
 		err   error
 		want  time.Duration
 	}{
-		{&plugins.GPUSamples{}, nil, Pace},
-		{&plugins.GPUSamples{Every: 30}, nil, 30 * time.Second},
+		{&gpu.Samples{}, nil, Pace},
+		{&gpu.Samples{Every: 30}, nil, 30 * time.Second},
 		{nil, errors.New("the driver hangs"), sampleRetry},
 		{nil, &external.Error{Kind: external.KindUnsupported, Text: "it does not implement Sample"}, -1},
 	} {
@@ -144,7 +144,7 @@ func TestSamplesOfDevicesAreTakenAtTheirPaceAndSeldomAfterAFailure(t *testing.T)
 		}
 	}
 	for range 10 {
-		s.take(&plugins.GPUSamples{}, nil)
+		s.take(&gpu.Samples{}, nil)
 	}
 	if len(s.kept) != samplesKept {
 		t.Errorf("%d samples are kept", len(s.kept))

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/hang"
+	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/observe"
-	"github.com/muster-dev/muster/launcher/orders"
 	"github.com/muster-dev/muster/launcher/samples"
 )
 
@@ -121,10 +121,10 @@ func (s *Signs) lookAtDevice(now time.Time, v samples.Values, sampled time.Time)
 }
 
 // pulses are those of all ranks that run.
-func (s *Sampler) pulses(now time.Time) *orders.Pulses {
+func (s *Sampler) pulses(now time.Time) *message.Pulses {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := &orders.Pulses{}
+	all := &message.Pulses{}
 	for rank, r := range s.ranks {
 		if !math.IsNaN(r.now[samples.RSS]) { // else it has ended
 			all.Ranks = append(all.Ranks, r.signs.pulse(now, rank, r.Attempt))

@@ -17,8 +17,8 @@ import (
 func twoMachines() []facts.Host {
 	a, b := eightH100().Facts, eightH100().Facts
 	b.ID, b.Hostname = "8e1b0a2a3b4c5d6e", "hgx02"
-	for i := range b.Devices.GPUs.GPUs {
-		b.Devices.GPUs.GPUs[i].UUID = fmt.Sprintf("GPU-%xc0ffee0-77aa-4f5e-9c61-0242ac1100%02x", i, i)
+	for i := range b.Devices.Inventory.GPUs {
+		b.Devices.Inventory.GPUs[i].UUID = fmt.Sprintf("GPU-%xc0ffee0-77aa-4f5e-9c61-0242ac1100%02x", i, i)
 	}
 	return []facts.Host{a, b}
 }
@@ -80,8 +80,8 @@ func TestAPlanAsPeopleReadIt(t *testing.T) {
 func TestWhatHoldsForAllHostsIsSaidOnce(t *testing.T) {
 	hosts := twoMachines()
 	for _, h := range hosts {
-		for i := range h.Devices.GPUs.GPUs {
-			h.Devices.GPUs.GPUs[i].ComputeMode = new("exclusive_process")
+		for i := range h.Devices.Inventory.GPUs {
+			h.Devices.Inventory.GPUs[i].ComputeMode = new("exclusive_process")
 		}
 	}
 	text := string(printedBy(t, func(s *Screen) { _ = Plan(s, planOn(t, "", hosts)) }))

@@ -55,9 +55,9 @@ func probeHost(w *bytes.Buffer, st *stream, h Probed) {
 	switch {
 	case d == nil:
 		fmt.Fprintln(w, "  GPUs: not looked at")
-	case d.GPUs == nil:
+	case d.Inventory == nil:
 		fmt.Fprintf(w, "  GPUs: %s\n", d.None)
-	case len(d.GPUs.GPUs) == 0:
+	case len(d.Inventory.GPUs) == 0:
 		fmt.Fprintf(w, "  GPUs: none%s\n", bySource(d))
 	default:
 		gpuTable(w, st, h.Facts)

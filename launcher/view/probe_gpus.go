@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 func bySource(d *facts.Devices) string {
@@ -28,14 +28,14 @@ func gpuTable(w io.Writer, st *stream, f facts.Host) {
 	}
 	fmt.Fprintf(w, "  %s\n", line)
 	rows := [][]string{{"GPU", "NAME", "MEMORY", "USED", "NODE", "CPUS", "PCIE", "NIC", "PCI", "UUID", "STATE"}}
-	for i, g := range d.GPUs.GPUs {
+	for i, g := range d.Inventory.GPUs {
 		near := d.Near[i]
 		nic := "-"
 		if len(near.HCAs) > 0 {
 			nic = shortList(near.HCAs) + " " + string(near.HCALink)
 		}
 		rows = append(rows, []string{strconv.Itoa(g.Index), dashed(strings.TrimPrefix(g.Name, "NVIDIA ")), memoryWord(g.Memory.Total), memoryWord(g.Memory.Used),
-			nodeWord(near.NUMA), nearCPUs(near, f.Nodes), pcieWord(g.PCIe), nic, dashed(g.PCI), uuidWord(g, d.GPUs.GPUs), stateCell(st, g)})
+			nodeWord(near.NUMA), nearCPUs(near, f.Nodes), pcieWord(g.PCIe), nic, dashed(g.PCI), uuidWord(g, d.Inventory.GPUs), stateCell(st, g)})
 	}
 	table(w, rows)
 }
@@ -51,16 +51,16 @@ func nearCPUs(near facts.Near, nodes []facts.Node) string {
 }
 
 // stateCell is the last of its row, so that colour does not move the columns.
-func stateCell(st *stream, g plugins.GPU) string {
+func stateCell(st *stream, g gpu.GPU) string {
 	word := strings.ReplaceAll(g.State, "_", " ")
-	if g.State == plugins.StateOK {
+	if g.State == gpu.StateOK {
 		return word
 	}
 	return st.paint("31", word)
 }
 
 // pcieWord shows generation and width, now and at most where that differs.
-func pcieWord(p plugins.PCIe) string {
+func pcieWord(p gpu.PCIe) string {
 	if p.Width == nil && p.Generation == nil {
 		return "-"
 	}
@@ -79,13 +79,13 @@ func ofMost(now, most *int) string {
 
 // uuidWord shortens a UUID as far as CUDA still knows it from the others, and to no less
 // than eight digits.
-func uuidWord(g plugins.GPU, all []plugins.GPU) string {
+func uuidWord(g gpu.GPU, all []gpu.GPU) string {
 	const shortest = len("GPU-01234567")
 	if g.UUID == "" {
 		return "-"
 	}
 	for n := shortest; n < len(g.UUID); n++ {
-		alike := slices.ContainsFunc(all, func(o plugins.GPU) bool { return o.UUID != g.UUID && strings.HasPrefix(o.UUID, g.UUID[:n]) })
+		alike := slices.ContainsFunc(all, func(o gpu.GPU) bool { return o.UUID != g.UUID && strings.HasPrefix(o.UUID, g.UUID[:n]) })
 		if !alike {
 			return g.UUID[:n]
 		}
@@ -96,7 +96,7 @@ func uuidWord(g plugins.GPU, all []plugins.GPU) string {
 // migTable shows the parts of GPUs. Their UUIDs are whole: jobs name parts by them.
 func migTable(w io.Writer, d *facts.Devices) {
 	rows := [][]string{{"MIG", "PROFILE", "MEMORY", "USED", "UUID"}}
-	for _, g := range d.GPUs.GPUs {
+	for _, g := range d.Inventory.GPUs {
 		for _, m := range g.MIG.Instances {
 			rows = append(rows, []string{fmt.Sprintf("%d:%d", g.Index, m.Index), dashed(m.Profile), memoryWord(m.Memory), memoryWord(m.Used), dashed(m.UUID)})
 		}
@@ -106,17 +106,17 @@ func migTable(w io.Writer, d *facts.Devices) {
 
 // linkMatrix shows the ways between GPUs, those within an island in one colour.
 func linkMatrix(w io.Writer, st *stream, d *facts.Devices) {
-	if len(d.GPUs.GPUs) < 2 {
+	if len(d.Inventory.GPUs) < 2 {
 		return
 	}
 	const cell = 6
 	head := fmt.Sprintf("  %*s", cell, "")
-	for _, g := range d.GPUs.GPUs {
+	for _, g := range d.Inventory.GPUs {
 		head += fmt.Sprintf("%-*s", cell, fmt.Sprint("GPU", g.Index))
 	}
 	fmt.Fprintln(w, strings.TrimRight(head, " "))
 	for i, row := range d.Links {
-		fmt.Fprintf(w, "  %-*s", cell, fmt.Sprint("GPU", d.GPUs.GPUs[i].Index))
+		fmt.Fprintf(w, "  %-*s", cell, fmt.Sprint("GPU", d.Inventory.GPUs[i].Index))
 		for j, link := range row {
 			text := fmt.Sprintf("%-*s", cell, linkWord(link))
 			if j == len(row)-1 {
@@ -132,15 +132,15 @@ func linkMatrix(w io.Writer, st *stream, d *facts.Devices) {
 	fmt.Fprintf(w, "  %s\n", islandWords(d))
 }
 
-func linkWord(l plugins.Link) string {
+func linkWord(l gpu.Link) string {
 	if l == "" {
 		return "?"
 	}
 	return string(l)
 }
 
-func islandOf(d *facts.Devices, gpu int) int {
-	return slices.IndexFunc(d.Islands, func(island []int) bool { return len(island) > 1 && slices.Contains(island, gpu) })
+func islandOf(d *facts.Devices, card int) int {
+	return slices.IndexFunc(d.Islands, func(island []int) bool { return len(island) > 1 && slices.Contains(island, card) })
 }
 
 func islandWords(d *facts.Devices) string {
@@ -154,7 +154,7 @@ func islandWords(d *facts.Devices) string {
 		}
 		var gpus []int
 		for _, i := range island {
-			gpus = append(gpus, d.GPUs.GPUs[i].Index)
+			gpus = append(gpus, d.Inventory.GPUs[i].Index)
 		}
 		names = append(names, gpusWord(gpus))
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // nodeTable shows NUMA nodes where there are several, with what sits at each.
@@ -51,11 +51,11 @@ func nodeWord(node *int) string {
 }
 
 func gpusAt(d *facts.Devices, node int) []int {
-	if d == nil || d.GPUs == nil {
+	if d == nil || d.Inventory == nil {
 		return nil
 	}
 	var gpus []int
-	for i, g := range d.GPUs.GPUs {
+	for i, g := range d.Inventory.GPUs {
 		if n := d.Near[i].NUMA; n != nil && *n == node {
 			gpus = append(gpus, g.Index)
 		}
@@ -167,17 +167,17 @@ func portName(h facts.HCA, all []facts.HCA) string {
 
 // nearestTo lists the GPUs that have a device among their nearest, by the way.
 func nearestTo(hca string, d *facts.Devices) string {
-	if d == nil || d.GPUs == nil {
+	if d == nil || d.Inventory == nil {
 		return ""
 	}
-	by := map[plugins.Link][]int{}
+	by := map[gpu.Link][]int{}
 	for i, near := range d.Near {
 		if slices.Contains(near.HCAs, hca) {
-			by[near.HCALink] = append(by[near.HCALink], d.GPUs.GPUs[i].Index)
+			by[near.HCALink] = append(by[near.HCALink], d.Inventory.GPUs[i].Index)
 		}
 	}
 	var words []string
-	for _, link := range []plugins.Link{"PIX", "PXB", "PHB", "NODE", "SYS"} {
+	for _, link := range []gpu.Link{"PIX", "PXB", "PHB", "NODE", "SYS"} {
 		if gpus := by[link]; len(gpus) > 0 {
 			words = append(words, fmt.Sprintf("%s (%s)", gpusWord(gpus), link))
 		}

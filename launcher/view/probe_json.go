@@ -5,7 +5,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/facts/nvidia"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 type probeJSON struct {
@@ -32,28 +32,28 @@ type probeHostJSON struct {
 	Driver        *string             `json:"driver"`
 	CUDA          *string             `json:"cuda"`
 	GPUs          []gpuJSON           `json:"gpus"`
-	Links         [][]plugins.Link    `json:"links"`
+	Links         [][]gpu.Link        `json:"links"`
 	Islands       [][]int             `json:"islands"` // by index
-	Visibility    plugins.Visibility  `json:"gpu_visibility,omitzero"`
+	Visibility    gpu.Visibility      `json:"gpu_visibility,omitzero"`
 	Why           map[string]string   `json:"gpu_why,omitempty"`
 	Notes         []string            `json:"gpu_notes,omitempty"`
 }
 
 // gpuJSON is a GPU with the figures that scripts want most at hand.
 type gpuJSON struct {
-	plugins.GPU
+	gpu.GPU
 	MemoryTotal *uint64       `json:"memory_total"`
 	MemoryUsed  *uint64       `json:"memory_used"`
 	NUMA        *int          `json:"numa"`
 	CPUs        []int         `json:"cpus"`
 	HCAs        []string      `json:"hcas"`
-	HCALink     plugins.Link  `json:"hca_link,omitempty"`
+	HCALink     gpu.Link      `json:"hca_link,omitempty"`
 	Run         string        `json:"run,omitempty"` // of muster, that has it now
 	Processes   []processJSON `json:"processes"`     // instead of that of GPU
 }
 
 type processJSON struct {
-	plugins.Process
+	gpu.Process
 	User string `json:"user,omitempty"`
 }
 
@@ -68,7 +68,7 @@ func ProbeJSON(w io.Writer, hosts []Probed) error {
 
 func hostJSON(h Probed) probeHostJSON {
 	out := probeHostJSON{Name: h.Name, Address: h.Address, ClockOffset: h.ClockOffset, Host: lists(h.Facts),
-		GPUs: []gpuJSON{}, Links: [][]plugins.Link{}, Islands: [][]int{}}
+		GPUs: []gpuJSON{}, Links: [][]gpu.Link{}, Islands: [][]int{}}
 	if h.ClockOffset != nil {
 		out.ClockError = &h.ClockError
 	}
@@ -79,11 +79,11 @@ func hostJSON(h Probed) probeHostJSON {
 	out.None, out.PCIDevices = d.None, d.PCIDevices
 	out.NVSwitches, out.FabricManager, out.KernelModule = d.NVSwitches, d.FabricManager, d.KernelModule
 	out.Xids, out.NoXids = d.Xids, d.NoXids
-	if d.GPUs == nil {
+	if d.Inventory == nil {
 		return out
 	}
 	out.Source, out.Driver, out.CUDA, out.Visibility, out.Why, out.Notes = d.Source, d.Driver, d.CUDA, d.Visibility, d.Why, d.Notes
-	for i, g := range d.GPUs.GPUs {
+	for i, g := range d.Inventory.GPUs {
 		near := d.Near[i]
 		out.GPUs = append(out.GPUs, gpuJSON{GPU: g, MemoryTotal: g.Memory.Total, MemoryUsed: g.Memory.Used, NUMA: near.NUMA,
 			CPUs: list(near.CPUs), HCAs: list(near.HCAs), HCALink: near.HCALink, Run: d.Taken[g.UUID], Processes: processesJSON(g.Processes, d.Owners)})
@@ -92,7 +92,7 @@ func hostJSON(h Probed) probeHostJSON {
 	for _, island := range d.Islands {
 		var gpus []int
 		for _, i := range island {
-			gpus = append(gpus, d.GPUs.GPUs[i].Index)
+			gpus = append(gpus, d.Inventory.GPUs[i].Index)
 		}
 		out.Islands = append(out.Islands, gpus)
 	}
@@ -100,7 +100,7 @@ func hostJSON(h Probed) probeHostJSON {
 }
 
 // processesJSON stays null where processes could not be read.
-func processesJSON(processes []plugins.Process, owners map[int]string) []processJSON {
+func processesJSON(processes []gpu.Process, owners map[int]string) []processJSON {
 	if processes == nil {
 		return nil
 	}

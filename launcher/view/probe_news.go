@@ -11,7 +11,7 @@ import (
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/facts/nvidia"
 	"github.com/muster-dev/muster/launcher/plural"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // news is what somebody should know before a job is put on a host.
@@ -54,12 +54,12 @@ func deviceNews(d *facts.Devices, f facts.Host) []news {
 		all = append(all, news{text: line})
 	}
 	all = append(all, driverNews(d)...)
-	if d.GPUs == nil {
+	if d.Inventory == nil {
 		return all
 	}
 	gpus := map[news][]int{}
 	var order []news
-	for _, g := range d.GPUs.GPUs {
+	for _, g := range d.Inventory.GPUs {
 		for _, n := range gpuNews(g, d) {
 			if gpus[n] == nil {
 				order = append(order, n)
@@ -82,7 +82,7 @@ func deviceNews(d *facts.Devices, f facts.Host) []news {
 func driverNews(d *facts.Devices) []news {
 	var all []news
 	m, driver := d.FabricManager, ""
-	if d.GPUs != nil {
+	if d.Inventory != nil {
 		driver = or(d.Driver, "")
 	}
 	switch {
@@ -108,10 +108,10 @@ func nvSwitches(d *facts.Devices) string {
 // missing are GPUs that are on the bus and that the driver does not show. A container or a
 // scheduler may have given a part of the machine; a site's own plugin is about others.
 func missing(d *facts.Devices, f facts.Host) (news, bool) {
-	if d.GPUs == nil && d.PCIDevices > 0 {
+	if d.Inventory == nil && d.PCIDevices > 0 {
 		return news{fmt.Sprintf("%s on the PCI bus, but nothing answers there", plural.Of(d.PCIDevices, "NVIDIA GPU")), true}, true
 	}
-	if d.GPUs == nil || d.Visibility.Variable != "" || d.PCIDevices <= len(d.GPUs.GPUs) {
+	if d.Inventory == nil || d.Visibility.Variable != "" || d.PCIDevices <= len(d.Inventory.GPUs) {
 		return news{}, false
 	}
 	given := ""
@@ -122,16 +122,16 @@ func missing(d *facts.Devices, f facts.Host) (news, bool) {
 		given = "this Slurm job"
 	}
 	if given != "" {
-		return news{text: fmt.Sprintf("%s has been given %d of the machine's %d GPUs", given, len(d.GPUs.GPUs), d.PCIDevices)}, true
+		return news{text: fmt.Sprintf("%s has been given %d of the machine's %d GPUs", given, len(d.Inventory.GPUs), d.PCIDevices)}, true
 	}
 	return news{fmt.Sprintf("the driver shows %s, but %d are on the PCI bus: the others did not start or were lost (dmesg says more)",
-		plural.Of(len(d.GPUs.GPUs), "GPU"), d.PCIDevices), true}, true
+		plural.Of(len(d.Inventory.GPUs), "GPU"), d.PCIDevices), true}, true
 }
 
 // visibleWords tell of a variable on the host that limits which devices may be used.
 func visibleWords(d *facts.Devices, f facts.Host) string {
 	name := "CUDA_VISIBLE_DEVICES"
-	if d.GPUs != nil && d.Visibility.Variable != "" {
+	if d.Inventory != nil && d.Visibility.Variable != "" {
 		name = d.Visibility.Variable
 	}
 	value, set := f.Environ[name]
@@ -311,7 +311,7 @@ func isFalse(b *bool) bool { return b != nil && !*b }
 func some[T int | uint64](n *T) bool { return n != nil && *n > 0 }
 
 // gpuNews is what is unusual about one GPU.
-func gpuNews(g plugins.GPU, d *facts.Devices) []news {
+func gpuNews(g gpu.GPU, d *facts.Devices) []news {
 	var all []news
 	bad := func(is bool, format string, args ...any) {
 		if is {
@@ -319,19 +319,19 @@ func gpuNews(g plugins.GPU, d *facts.Devices) []news {
 		}
 	}
 	switch g.State {
-	case plugins.StateLost:
+	case gpu.StateLost:
 		bad(true, "lost, fallen off the bus (%s): the machine needs a reboot", g.PCI)
 		return all
-	case plugins.StateNeedsReset:
+	case gpu.StateNeedsReset:
 		bad(true, "of no use before a reset")
-	case plugins.StateUnknown:
+	case gpu.StateUnknown:
 		bad(true, "no proper answer")
 	}
 	bad(some(g.ECC.Volatile) || some(g.ECC.SRAMVolatile), "uncorrected memory errors since the driver was loaded")
 	bad(isTrue(g.Remapped.Failed), "bad memory rows could not be remapped: to be replaced")
 	bad(isTrue(g.Remapped.Pending), "memory rows are to be remapped at the next reset")
 	bad(isTrue(g.Retired.Pending), "memory pages are to be retired at the next reset")
-	bad(g.Recovery != nil && *g.Recovery != "none", "the driver asks for a recovery action: %s", plugins.Spaced(or(g.Recovery, "")))
+	bad(g.Recovery != nil && *g.Recovery != "none", "the driver asks for a recovery action: %s", gpu.Spaced(or(g.Recovery, "")))
 	bad(g.Fabric != nil && *g.Fabric != "completed", "the NVSwitch fabric is not ready: %s", fabricWords(or(g.Fabric, "")))
 	bad(narrow(g.PCIe), "PCIe link x%s of x%s: badly seated, or a bad riser", number(g.PCIe.Width), number(g.PCIe.WidthMax))
 	down := inactive(g.NVLinks)
@@ -339,7 +339,7 @@ func gpuNews(g plugins.GPU, d *facts.Devices) []news {
 	return append(all, useNews(g, d)...)
 }
 
-func narrow(p plugins.PCIe) bool {
+func narrow(p gpu.PCIe) bool {
 	return p.Width != nil && p.WidthMax != nil && *p.Width < *p.WidthMax
 }
 
@@ -350,12 +350,12 @@ func fabricWords(state string) string {
 	case "in_progress":
 		return "it is still being set up"
 	}
-	return plugins.Spaced(state)
+	return gpu.Spaced(state)
 }
 
 // inactive counts links that are down where others are up; without any no bridge is
 // fitted.
-func inactive(links []plugins.NVLink) int {
+func inactive(links []gpu.NVLink) int {
 	n := 0
 	for _, l := range links {
 		if !l.Active {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/facts/nvidia"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -53,7 +53,7 @@ func numbers(from, to int) []int {
 // eightH100 is an HGX machine in a container: two sockets, a GPU and a 400 Gb/s adapter
 // on each of eight switches, storage and management besides.
 func eightH100() Probed {
-	d := &facts.Devices{GPUs: &plugins.GPUs{Source: "nvml", Driver: pointer("550.54.15"), CUDA: pointer("12.4")}, PCIDevices: 8,
+	d := &facts.Devices{Inventory: &gpu.Inventory{Source: "nvml", Driver: pointer("550.54.15"), CUDA: pointer("12.4")}, PCIDevices: 8,
 		NVSwitches: 4, FabricManager: facts.FabricManager{State: nvidia.Active, Version: "550.54.15"}, KernelModule: "550.54.15"}
 	f := facts.Host{
 		ID: "9f2c1a3b4c5d6e7f", MachineID: "0123456789abcdef0123456789abcdef", Hostname: "hgx01", OS: "linux", Arch: "amd64", Kernel: "5.15.0-105-generic",
@@ -88,8 +88,8 @@ func eightH100() Probed {
 		node, hca := i/4, fmt.Sprintf("mlx5_%d", i)
 		f.HCAs = append(f.HCAs, facts.HCA{Name: hca, Port: 1, State: "active", PhysState: "linkup", LinkLayer: "InfiniBand", SpeedGbps: 400,
 			Interface: fmt.Sprint("ib", i), PCI: fmt.Sprintf("0000:%x8:00.0", i+1), NUMA: &node})
-		d.GPUs.GPUs = append(d.GPUs.GPUs, h100(i, fmt.Sprintf("0000:%xb:00.0", i+1)))
-		links := slices.Repeat([]plugins.Link{"NV18"}, 8)
+		d.Inventory.GPUs = append(d.Inventory.GPUs, h100(i, fmt.Sprintf("0000:%xb:00.0", i+1)))
+		links := slices.Repeat([]gpu.Link{"NV18"}, 8)
 		links[i] = "X"
 		d.Links = append(d.Links, links)
 		d.Near = append(d.Near, facts.Near{NUMA: &node, CPUs: f.Nodes[node].CPUs, HCAs: []string{hca}, HCALink: "PIX"})
@@ -98,11 +98,11 @@ func eightH100() Probed {
 	return Probed{Name: "hgx01", Address: "10.0.0.1", Facts: f}
 }
 
-func h100(i int, pci string) plugins.GPU {
-	return plugins.GPU{Index: i, UUID: fmt.Sprintf("GPU-%x3f0c2a9-77aa-4f5e-9c61-0242ac1100%02x", 15-i, i), PCI: pci, Name: "NVIDIA H100 80GB HBM3", State: plugins.StateOK,
-		Memory: plugins.Memory{Total: pointer(uint64(81559 << 20)), Used: pointer(uint64(0)), Reserved: pointer(uint64(551 << 20))}, Processes: []plugins.Process{},
-		PCIe:        plugins.PCIe{Generation: pointer(5), GenerationMax: pointer(5), Width: pointer(16), WidthMax: pointer(16)},
-		ComputeMode: pointer("default"), MIG: plugins.MIG{Enabled: pointer(false), Pending: pointer(false)}, Throttled: []string{}}
+func h100(i int, pci string) gpu.GPU {
+	return gpu.GPU{Index: i, UUID: fmt.Sprintf("GPU-%x3f0c2a9-77aa-4f5e-9c61-0242ac1100%02x", 15-i, i), PCI: pci, Name: "NVIDIA H100 80GB HBM3", State: gpu.StateOK,
+		Memory: gpu.Memory{Total: pointer(uint64(81559 << 20)), Used: pointer(uint64(0)), Reserved: pointer(uint64(551 << 20))}, Processes: []gpu.Process{},
+		PCIe:        gpu.PCIe{Generation: pointer(5), GenerationMax: pointer(5), Width: pointer(16), WidthMax: pointer(16)},
+		ComputeMode: pointer("default"), MIG: gpu.MIG{Enabled: pointer(false), Pending: pointer(false)}, Throttled: []string{}}
 }
 
 // broken is the same machine on a bad day.
@@ -127,17 +127,17 @@ func broken() Probed {
 	}
 	d.PCIDevices = 10
 	d.FabricManager, d.KernelModule = facts.FabricManager{State: nvidia.Inactive, Version: "550.54.14"}, "550.54.14"
-	g := d.GPUs.GPUs
+	g := d.Inventory.GPUs
 	g[0].Memory.Used = pointer(uint64(60 << 30))
-	g[0].Processes = []plugins.Process{{PID: 4242, Name: "/opt/venv/bin/python3 train.py", Kind: "compute", Memory: pointer(uint64(40 << 30))},
+	g[0].Processes = []gpu.Process{{PID: 4242, Name: "/opt/venv/bin/python3 train.py", Kind: "compute", Memory: pointer(uint64(40 << 30))},
 		{PID: 4243, Name: "[Not Found]", Kind: "compute", Memory: pointer(uint64(10 << 30))}}
 	d.Owners = map[int]string{4242: "bob"}
 	g[1].Memory.Used = pointer(uint64(30 << 30))
-	g[2] = plugins.GPU{Index: 2, PCI: "0000:3b:00.0", Name: "NVIDIA H100 80GB HBM3", State: plugins.StateLost}
-	g[3].State = plugins.StateNeedsReset
+	g[2] = gpu.GPU{Index: 2, PCI: "0000:3b:00.0", Name: "NVIDIA H100 80GB HBM3", State: gpu.StateLost}
+	g[3].State = gpu.StateNeedsReset
 	g[4].ECC.Volatile, g[4].Remapped.Pending, g[4].Recovery = pointer(uint64(3)), pointer(true), pointer("gpu_reset")
 	g[5].PCIe.Width, g[5].PCIe.Generation = pointer(8), pointer(1)
-	g[5].NVLinks = []plugins.NVLink{{Link: 0, Active: true}, {Link: 1}}
+	g[5].NVLinks = []gpu.NVLink{{Link: 0, Active: true}, {Link: 1}}
 	g[6].Throttled, g[6].ComputeMode = []string{"hw_slowdown", "hw_thermal", "sw_power_cap"}, pointer("exclusive_process")
 	g[7].ComputeMode, g[7].Fabric = pointer("exclusive_process"), pointer("not_started")
 	d.Taken = map[string]string{g[6].UUID: "llama-lora-7f3a", g[7].UUID: "llama-lora-7f3a"}
@@ -147,13 +147,13 @@ func broken() Probed {
 // oneMIG is a GPU in two parts in a virtual machine.
 func oneMIG() Probed {
 	g := h100(0, "0000:00:05.0")
-	g.MIG = plugins.MIG{Enabled: pointer(true), Pending: pointer(true), Instances: []plugins.MIGInstance{
+	g.MIG = gpu.MIG{Enabled: pointer(true), Pending: pointer(true), Instances: []gpu.MIGInstance{
 		{Index: 0, UUID: "MIG-5a1b2c3d-0011-5223-a44d-010203040506", Profile: "3g.40gb", GI: pointer(1), CI: pointer(0), Memory: pointer(uint64(39 << 30)), Used: pointer(uint64(0))},
 		{Index: 1, UUID: "MIG-6a1b2c3d-0011-5223-a44d-010203040507", Profile: "3g.40gb", GI: pointer(2), CI: pointer(0), Memory: pointer(uint64(39 << 30))},
 	}}
 	f := facts.Host{Hostname: "vm7", OS: "linux", Arch: "amd64", Kernel: "6.8.0", User: "root", Memory: 220 << 30,
 		CPUs: facts.CPUs{Allowed: numbers(0, 25), Physical: 26}, NICs: []facts.NIC{{Name: "eth0", Up: true, MTU: 1450, PCI: "0000:00:03.0", Addresses: []string{"10.0.0.7"}}},
-		Devices: &facts.Devices{GPUs: &plugins.GPUs{Source: "nvidia-smi", Driver: pointer("550.54"), GPUs: []plugins.GPU{g}, Links: [][]plugins.Link{{"X"}}}, Near: make([]facts.Near, 1), Islands: [][]int{{0}}, PCIDevices: 1}}
+		Devices: &facts.Devices{Inventory: &gpu.Inventory{Source: "nvidia-smi", Driver: pointer("550.54"), GPUs: []gpu.GPU{g}, Links: [][]gpu.Link{{"X"}}}, Near: make([]facts.Near, 1), Islands: [][]int{{0}}, PCIDevices: 1}}
 	return Probed{Name: "vm7", Address: "10.0.0.7", Facts: f}
 }
 
@@ -209,7 +209,7 @@ func TestWhatAHostSaysIsNotObeyedByTheTerminal(t *testing.T) {
 }
 
 func TestAUUIDIsAsLongAsItMustBe(t *testing.T) {
-	all := []plugins.GPU{{UUID: "GPU-11111111-2222-aaaa"}, {UUID: "GPU-11111111-2222-bbbb"}, {UUID: "GPU-33333333-2222-bbbb"}, {}}
+	all := []gpu.GPU{{UUID: "GPU-11111111-2222-aaaa"}, {UUID: "GPU-11111111-2222-bbbb"}, {UUID: "GPU-33333333-2222-bbbb"}, {}}
 	var got []string
 	for _, g := range all {
 		got = append(got, uuidWord(g, all))
@@ -243,16 +243,16 @@ func TestAProbesJSONIsAContract(t *testing.T) {
 	h.Facts.CPUs = facts.CPUs{Allowed: []int{0, 1, 2, 3}, Physical: 2, Cores: [][]int{{0, 2}, {1, 3}}} // short
 	h.Facts.Software = &facts.Software{Python: "/home/ann/venv/bin/python", Version: "3.11.7", Torch: "2.4.0+cu121", NCCL: "2.20.5"}
 	d := h.Facts.Devices
-	d.GPUs.GPUs, d.Near, d.Islands = d.GPUs.GPUs[:3], d.Near[:3], [][]int{{0, 1}}
-	for i := range d.GPUs.GPUs {
-		d.GPUs.GPUs[i].Explain("not asked")
+	d.Inventory.GPUs, d.Near, d.Islands = d.Inventory.GPUs[:3], d.Near[:3], [][]int{{0, 1}}
+	for i := range d.Inventory.GPUs {
+		d.Inventory.GPUs[i].Explain("not asked")
 		d.Near[i].CPUs = []int{0, 1}
 	}
-	d.Links = [][]plugins.Link{{"X", "NV18", ""}, {"NV18", "X", ""}, {"", "", "X"}}
-	d.GPUs.GPUs[1].MIG = oneMIG().Facts.Devices.GPUs.GPUs[0].MIG
+	d.Links = [][]gpu.Link{{"X", "NV18", ""}, {"NV18", "X", ""}, {"", "", "X"}}
+	d.Inventory.GPUs[1].MIG = oneMIG().Facts.Devices.Inventory.GPUs[0].MIG
 	h.Facts.Nodes = []facts.Node{{ID: 0, CPUs: []int{0, 1}, Memory: 1007 << 30, Free: 990 << 30}}
 	h.Facts.HCAs = h.Facts.HCAs[:1]
-	d.Taken = map[string]string{d.GPUs.GPUs[1].UUID: "llama-lora-7f3a"}
+	d.Taken = map[string]string{d.Inventory.GPUs[1].UUID: "llama-lora-7f3a"}
 	var out bytes.Buffer
 	if err := ProbeJSON(&out, []Probed{h, noGPU(2, "nvidia-smi is not installed")}); err != nil {
 		t.Fatal(err)
@@ -281,8 +281,8 @@ func TestAProbesJSONHasListsForScripts(t *testing.T) {
 	if _, is := v.Hosts[1]["devices"]; is {
 		t.Error("devices are told twice")
 	}
-	gpu := v.Hosts[1]["gpus"].([]any)[7].(map[string]any)
-	if gpu["memory_total"] != float64(81559<<20) || gpu["numa"] != 1.0 || gpu["hca_link"] != "PIX" {
-		t.Errorf("%v", gpu)
+	card := v.Hosts[1]["gpus"].([]any)[7].(map[string]any)
+	if card["memory_total"] != float64(81559<<20) || card["numa"] != 1.0 || card["hca_link"] != "PIX" {
+		t.Errorf("%v", card)
 	}
 }

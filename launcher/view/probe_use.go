@@ -7,14 +7,14 @@ import (
 
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/plural"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // useNews is about who has a GPU, and how it is set.
-func useNews(g plugins.GPU, d *facts.Devices) []news {
+func useNews(g gpu.GPU, d *facts.Devices) []news {
 	var all []news
 	add := func(format string, args ...any) { all = append(all, news{text: fmt.Sprintf(format, args...)}) }
-	if words := plugins.SlowWords(g.Throttled); words != "" {
+	if words := gpu.SlowWords(g.Throttled); words != "" {
 		add("slowed down: %s", words)
 	}
 	if run := d.Taken[g.UUID]; run != "" {
@@ -30,7 +30,7 @@ func useNews(g plugins.GPU, d *facts.Devices) []news {
 	case "prohibited":
 		all = append(all, news{"no CUDA process is let in (compute mode prohibited)", true})
 	default:
-		add("compute mode %s", plugins.Spaced(mode))
+		add("compute mode %s", gpu.Spaced(mode))
 	}
 	if isTrue(g.MIG.Enabled) {
 		all = append(all, news{migWords(g), g.MIG.Instances != nil && len(g.MIG.Instances) == 0})
@@ -42,7 +42,7 @@ func useNews(g plugins.GPU, d *facts.Devices) []news {
 }
 
 // migWords say into what a GPU is partitioned.
-func migWords(g plugins.GPU) string {
+func migWords(g gpu.GPU) string {
 	var profiles []string
 	counts := map[string]int{}
 	for _, m := range g.MIG.Instances {
@@ -67,7 +67,7 @@ func migWords(g plugins.GPU) string {
 const busyMemory = 1 << 30
 
 // busyWords say what is in use and by whom, also what no process explains.
-func busyWords(g plugins.GPU, owners map[int]string) string {
+func busyWords(g gpu.GPU, owners map[int]string) string {
 	var names []string
 	var explained uint64
 	told, computes := true, false
@@ -101,7 +101,7 @@ func busyWords(g plugins.GPU, owners map[int]string) string {
 }
 
 // holderWords name a process: python (pid 4242, ann, 14.2 GiB).
-func holderWords(p plugins.Process, owners map[int]string) string {
+func holderWords(p gpu.Process, owners map[int]string) string {
 	what := fmt.Sprintf("pid %d", p.PID)
 	if owner := owners[p.PID]; owner != "" {
 		what += ", " + owner

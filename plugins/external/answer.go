@@ -12,7 +12,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 const (
@@ -27,8 +27,8 @@ const (
 
 // read decodes and checks an answer, and completes it: its source, and a reason for each
 // value that has none.
-func (p Program) read(data []byte) (*plugins.GPUs, error) {
-	g, err := decode[plugins.GPUs](data)
+func (p Program) read(data []byte) (*gpu.Inventory, error) {
+	g, err := decode[gpu.Inventory](data)
 	if err == nil {
 		err = Check(g)
 	}
@@ -44,8 +44,8 @@ func (p Program) read(data []byte) (*plugins.GPUs, error) {
 }
 
 // readEvents decodes and checks what a watch has told.
-func (p Program) readEvents(data []byte) (*plugins.Events, error) {
-	e, err := decode[plugins.Events](data)
+func (p Program) readEvents(data []byte) (*gpu.Events, error) {
+	e, err := decode[gpu.Events](data)
 	if err == nil {
 		err = checkEvents(e)
 	}
@@ -78,11 +78,11 @@ var (
 	linkForm     = regexp.MustCompile(`^(|PIX|PXB|PHB|NODE|SYS|NV[1-9][0-9]{0,3})$`)
 	variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	uuidForm     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:-]*$`) // it goes into a list with commas
-	states       = []string{plugins.StateOK, plugins.StateLost, plugins.StateNeedsReset, plugins.StateUnknown}
+	states       = []string{gpu.StateOK, gpu.StateLost, gpu.StateNeedsReset, gpu.StateUnknown}
 )
 
 // Check says what is inconsistent in what a plugin found, all of it; nil: nothing.
-func Check(g *plugins.GPUs) error {
+func Check(g *gpu.Inventory) error {
 	if g.GPUs == nil {
 		return errors.New("it has no list of gpus (an empty one says that there are none)")
 	}
@@ -114,19 +114,19 @@ func Check(g *plugins.GPUs) error {
 // largestXid is more than any number of NVIDIA's driver.
 const largestXid = 99_999
 
-var kinds = []string{plugins.EventXid, plugins.EventSingleBit, plugins.EventDoubleBit, plugins.EventLost}
+var kinds = []string{gpu.EventXid, gpu.EventSingleBit, gpu.EventDoubleBit, gpu.EventLost}
 
 // checkEvents takes out events of unknown kinds, and says what is inconsistent in others.
-func checkEvents(e *plugins.Events) error {
-	e.Events = slices.DeleteFunc(e.Events, func(e plugins.Event) bool { return !slices.Contains(kinds, e.Kind) })
+func checkEvents(e *gpu.Events) error {
+	e.Events = slices.DeleteFunc(e.Events, func(e gpu.Event) bool { return !slices.Contains(kinds, e.Kind) })
 	for i, event := range e.Events {
-		pci, is := plugins.SysfsPCI(event.PCI)
+		pci, is := gpu.SysfsPCI(event.PCI)
 		switch {
 		case event.PCI != "" && (!is || pci != event.PCI):
 			return fmt.Errorf("events[%d]: pci %s is not as in sysfs, such as 0000:0f:00.0", i, quote(event.PCI))
 		case event.UUID != "" && !uuidForm.MatchString(event.UUID):
 			return fmt.Errorf("events[%d]: uuid %s has other signs than letters, digits and ._/:-", i, quote(event.UUID))
-		case event.Kind == plugins.EventXid && (event.Xid < 1 || event.Xid > largestXid):
+		case event.Kind == gpu.EventXid && (event.Xid < 1 || event.Xid > largestXid):
 			return fmt.Errorf("events[%d]: xid %d is no number of NVIDIA's driver", i, event.Xid)
 		}
 	}
@@ -136,20 +136,20 @@ func checkEvents(e *plugins.Events) error {
 	return nil
 }
 
-func checkGPU(g *plugins.GPU, v plugins.Visibility) (wrong []error) {
+func checkGPU(g *gpu.GPU, v gpu.Visibility) (wrong []error) {
 	if g.Index < 0 {
 		wrong = append(wrong, fmt.Errorf("index %d is negative", g.Index))
 	}
 	if !slices.Contains(states, g.State) {
 		wrong = append(wrong, fmt.Errorf("state %s is none of %s", quote(g.State), strings.Join(states, ", ")))
 	}
-	if pci, is := plugins.SysfsPCI(g.PCI); g.PCI != "" && (!is || pci != g.PCI) {
+	if pci, is := gpu.SysfsPCI(g.PCI); g.PCI != "" && (!is || pci != g.PCI) {
 		wrong = append(wrong, fmt.Errorf("pci %s is not as in sysfs, such as 0000:0f:00.0", quote(g.PCI)))
 	}
 	if g.UUID != "" && !uuidForm.MatchString(g.UUID) {
 		wrong = append(wrong, fmt.Errorf("uuid %s has other signs than letters, digits and ._/:-", quote(g.UUID)))
 	}
-	if g.UUID == "" && g.State == plugins.StateOK && v.Names != "index" {
+	if g.UUID == "" && g.State == gpu.StateOK && v.Names != "index" {
 		wrong = append(wrong, errors.New(`it has no uuid, by which processes are told their devices (unless visibility.names is "index")`))
 	}
 	for _, p := range g.Processes {
@@ -187,7 +187,7 @@ func controlIn(v reflect.Value) (found string) {
 	return found
 }
 
-func checkOrder(gpus []plugins.GPU) (wrong []error) {
+func checkOrder(gpus []gpu.GPU) (wrong []error) {
 	seen := map[string]int{}
 	for i, g := range gpus {
 		if i > 0 && g.Index == gpus[i-1].Index {
@@ -203,7 +203,7 @@ func checkOrder(gpus []plugins.GPU) (wrong []error) {
 	return wrong
 }
 
-func checkLinks(links [][]plugins.Link, gpus int) (wrong []error) {
+func checkLinks(links [][]gpu.Link, gpus int) (wrong []error) {
 	if len(links) != gpus {
 		return []error{fmt.Errorf("links have %d rows for %d gpus: a row for each, with a cell for each", len(links), gpus)}
 	}
@@ -222,7 +222,7 @@ func checkLinks(links [][]plugins.Link, gpus int) (wrong []error) {
 	return wrong
 }
 
-func checkVisibility(v plugins.Visibility) (wrong []error) {
+func checkVisibility(v gpu.Visibility) (wrong []error) {
 	if v.Variable != "" && !variableForm.MatchString(v.Variable) {
 		wrong = append(wrong, fmt.Errorf("visibility.variable %s is no name of an environment variable", quote(v.Variable)))
 	}

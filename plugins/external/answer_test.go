@@ -8,38 +8,38 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 func TestWhatIsInconsistentIsSaid(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(g *plugins.GPUs)
+		change func(g *gpu.Inventory)
 		says   string
 	}{
-		"consistent":         {func(*plugins.GPUs) {}, ""},
-		"no GPUs":            {func(g *plugins.GPUs) { g.GPUs, g.Links = []plugins.GPU{}, nil }, ""},
-		"unknown ways":       {func(g *plugins.GPUs) { g.Links = [][]plugins.Link{{"", ""}, {"", ""}} }, ""},
-		"lost without uuid":  {func(g *plugins.GPUs) { g.GPUs[0].UUID, g.GPUs[0].State = "", plugins.StateLost }, ""},
-		"named by index":     {func(g *plugins.GPUs) { g.GPUs[0].UUID, g.Visibility.Names = "", "index" }, ""},
-		"no list":            {func(g *plugins.GPUs) { g.GPUs = nil }, "no list of gpus"},
-		"index twice":        {func(g *plugins.GPUs) { g.GPUs[0].Index = 1 }, "index 1 is there twice"},
-		"order":              {func(g *plugins.GPUs) { g.GPUs[0].Index = 7 }, "index 1 stands after 7"},
-		"negative index":     {func(g *plugins.GPUs) { g.GPUs[0].Index = -1 }, "negative"},
-		"uuid twice":         {func(g *plugins.GPUs) { g.GPUs[0].UUID = "GPU-b" }, "indices 0 and 1 have the same uuid"},
-		"uuid with a comma":  {func(g *plugins.GPUs) { g.GPUs[0].UUID = "a,b" }, "other signs"},
-		"no uuid":            {func(g *plugins.GPUs) { g.GPUs[0].UUID = "" }, "no uuid"},
-		"pci of nvidia-smi":  {func(g *plugins.GPUs) { g.GPUs[0].PCI = "00000000:0F:00.0" }, "as in sysfs"},
-		"state":              {func(g *plugins.GPUs) { g.GPUs[0].State = "fine" }, `state "fine" is none of ok, lost`},
-		"no row":             {func(g *plugins.GPUs) { g.Links = g.Links[:1] }, "links have 1 rows for 2 gpus"},
-		"no cell":            {func(g *plugins.GPUs) { g.Links[1] = g.Links[1][:1] }, "links[1] has 1 cells"},
-		"other way":          {func(g *plugins.GPUs) { g.Links[0][1] = "XGMI" }, `links[0][1] is "XGMI"`},
-		"not itself":         {func(g *plugins.GPUs) { g.Links[0][0] = "NV1" }, `links[0][0] is "NV1"`},
-		"variable":           {func(g *plugins.GPUs) { g.Visibility.Variable = "A B" }, "no name of an environment variable"},
-		"names":              {func(g *plugins.GPUs) { g.Visibility.Names = "pci" }, "visibility.names"},
-		"pid":                {func(g *plugins.GPUs) { g.GPUs[0].Processes = []plugins.Process{{PID: -1}} }, "pid -1"},
-		"commands in a name": {func(g *plugins.GPUs) { g.GPUs[0].Name = "A\x1b[2J" }, "control characters"},
-		"commands in a why":  {func(g *plugins.GPUs) { g.GPUs[1].Why = map[string]string{"ecc": "\a"} }, "control characters"},
-		"many things":        {func(g *plugins.GPUs) { g.GPUs = make([]plugins.GPU, 9) }, "and 13 more"},
+		"consistent":         {func(*gpu.Inventory) {}, ""},
+		"no GPUs":            {func(g *gpu.Inventory) { g.GPUs, g.Links = []gpu.GPU{}, nil }, ""},
+		"unknown ways":       {func(g *gpu.Inventory) { g.Links = [][]gpu.Link{{"", ""}, {"", ""}} }, ""},
+		"lost without uuid":  {func(g *gpu.Inventory) { g.GPUs[0].UUID, g.GPUs[0].State = "", gpu.StateLost }, ""},
+		"named by index":     {func(g *gpu.Inventory) { g.GPUs[0].UUID, g.Visibility.Names = "", "index" }, ""},
+		"no list":            {func(g *gpu.Inventory) { g.GPUs = nil }, "no list of gpus"},
+		"index twice":        {func(g *gpu.Inventory) { g.GPUs[0].Index = 1 }, "index 1 is there twice"},
+		"order":              {func(g *gpu.Inventory) { g.GPUs[0].Index = 7 }, "index 1 stands after 7"},
+		"negative index":     {func(g *gpu.Inventory) { g.GPUs[0].Index = -1 }, "negative"},
+		"uuid twice":         {func(g *gpu.Inventory) { g.GPUs[0].UUID = "GPU-b" }, "indices 0 and 1 have the same uuid"},
+		"uuid with a comma":  {func(g *gpu.Inventory) { g.GPUs[0].UUID = "a,b" }, "other signs"},
+		"no uuid":            {func(g *gpu.Inventory) { g.GPUs[0].UUID = "" }, "no uuid"},
+		"pci of nvidia-smi":  {func(g *gpu.Inventory) { g.GPUs[0].PCI = "00000000:0F:00.0" }, "as in sysfs"},
+		"state":              {func(g *gpu.Inventory) { g.GPUs[0].State = "fine" }, `state "fine" is none of ok, lost`},
+		"no row":             {func(g *gpu.Inventory) { g.Links = g.Links[:1] }, "links have 1 rows for 2 gpus"},
+		"no cell":            {func(g *gpu.Inventory) { g.Links[1] = g.Links[1][:1] }, "links[1] has 1 cells"},
+		"other way":          {func(g *gpu.Inventory) { g.Links[0][1] = "XGMI" }, `links[0][1] is "XGMI"`},
+		"not itself":         {func(g *gpu.Inventory) { g.Links[0][0] = "NV1" }, `links[0][0] is "NV1"`},
+		"variable":           {func(g *gpu.Inventory) { g.Visibility.Variable = "A B" }, "no name of an environment variable"},
+		"names":              {func(g *gpu.Inventory) { g.Visibility.Names = "pci" }, "visibility.names"},
+		"pid":                {func(g *gpu.Inventory) { g.GPUs[0].Processes = []gpu.Process{{PID: -1}} }, "pid -1"},
+		"commands in a name": {func(g *gpu.Inventory) { g.GPUs[0].Name = "A\x1b[2J" }, "control characters"},
+		"commands in a why":  {func(g *gpu.Inventory) { g.GPUs[1].Why = map[string]string{"ecc": "\a"} }, "control characters"},
+		"many things":        {func(g *gpu.Inventory) { g.GPUs = make([]gpu.GPU, 9) }, "and 13 more"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := pair()
@@ -53,10 +53,10 @@ func TestWhatIsInconsistentIsSaid(t *testing.T) {
 }
 
 func TestADecodedAnswerIsSmall(t *testing.T) {
-	if _, err := decode[plugins.GPUs]([]byte(`{"gpus":[` + strings.Repeat("{},", maxObjects) + "{}]}")); err == nil {
+	if _, err := decode[gpu.Inventory]([]byte(`{"gpus":[` + strings.Repeat("{},", maxObjects) + "{}]}")); err == nil {
 		t.Error("many objects are decoded")
 	}
-	if _, err := decode[plugins.GPUs]([]byte(`{"notes":[` + strings.Repeat(`"",`, maxElements+1) + `""]}`)); err == nil {
+	if _, err := decode[gpu.Inventory]([]byte(`{"notes":[` + strings.Repeat(`"",`, maxElements+1) + `""]}`)); err == nil {
 		t.Error("many texts are decoded")
 	}
 }
@@ -67,7 +67,7 @@ func FuzzAnswersNeverPanic(f *testing.F) {
 	f.Add([]byte(`{"gpus":[{"index":1e9}],"links":[[]]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if g, err := (Program{Name: "x"}).read(data); err == nil {
-			plugins.Islands(g.Links)
+			gpu.Islands(g.Links)
 		}
 	})
 }
@@ -81,14 +81,14 @@ func TestWhoStartsAPluginByHandIsTold(t *testing.T) {
 	if code := byHand("rocm", prober("good"), []string{"/x", "probe"}, &out, &errs); code != 0 || errs.Len() > 0 {
 		t.Errorf("status %d: %s", code, &errs)
 	}
-	if g, err := decode[plugins.GPUs](out.Bytes()); err != nil || len(g.GPUs) != 2 {
+	if g, err := decode[gpu.Inventory](out.Bytes()); err != nil || len(g.GPUs) != 2 {
 		t.Errorf("%v: %s", err, &out)
 	}
 	if code := byHand("rocm", prober("refuses"), []string{"/x", "probe"}, &out, &errs); code != 1 || !strings.Contains(errs.String(), "no driver") {
 		t.Errorf("status %d: %s", code, &errs)
 	}
 	errs.Reset()
-	bad := proberFunc(func(context.Context) (*plugins.GPUs, error) { return &plugins.GPUs{}, nil })
+	bad := proberFunc(func(context.Context) (*gpu.Inventory, error) { return &gpu.Inventory{}, nil })
 	if code := byHand("rocm", bad, []string{"/x", "probe"}, &out, &errs); code != 1 || !strings.Contains(errs.String(), "will refuse") {
 		t.Errorf("status %d: %s", code, &errs)
 	}

@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // stage is a plugin under test, and what is checked about it at the end.
@@ -144,7 +144,7 @@ func (s *stage) fails(kind Kind, words ...string) {
 	s.t.Log(err)
 }
 
-func (s *stage) works() *plugins.GPUs {
+func (s *stage) works() *gpu.Inventory {
 	s.t.Helper()
 	g, err := s.Probe(s.t.Context())
 	if err != nil {

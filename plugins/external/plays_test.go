@@ -17,8 +17,8 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
-	"github.com/muster-dev/muster/plugins"
 	"github.com/muster-dev/muster/plugins/external/pluginpb"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // The test binary is also every plugin, and a host: it plays what its first argument says.
@@ -114,11 +114,11 @@ type watcher struct {
 	calls int
 }
 
-func (w *watcher) Probe(context.Context) (*plugins.GPUs, error) { return pair(), nil }
+func (w *watcher) Probe(context.Context) (*gpu.Inventory, error) { return pair(), nil }
 
-func (w *watcher) WatchEvents(_ context.Context, wait time.Duration) (*plugins.Events, error) {
+func (w *watcher) WatchEvents(_ context.Context, wait time.Duration) (*gpu.Events, error) {
 	if w.calls++; w.calls == 1 && w.part != "refuses-to-watch" {
-		return &plugins.Events{Events: []plugins.Event{}, Deaf: map[string]string{"GPU-b": "not supported by this GPU"}}, nil
+		return &gpu.Events{Events: []gpu.Event{}, Deaf: map[string]string{"GPU-b": "not supported by this GPU"}}, nil
 	}
 	switch w.part {
 	case "hangs-in-watch":
@@ -130,8 +130,8 @@ func (w *watcher) WatchEvents(_ context.Context, wait time.Duration) (*plugins.E
 	case "refuses-to-watch":
 		return nil, errors.New("the driver is too old for it")
 	}
-	return &plugins.Events{Events: []plugins.Event{
-		{Kind: plugins.EventXid, UUID: "GPU-a", PCI: "0000:0f:00.0", Xid: 79, At: 12.5, Text: wait.String()}, {Kind: "of-tomorrow"},
+	return &gpu.Events{Events: []gpu.Event{
+		{Kind: gpu.EventXid, UUID: "GPU-a", PCI: "0000:0f:00.0", Xid: 79, At: 12.5, Text: wait.String()}, {Kind: "of-tomorrow"},
 	}}, nil
 }
 
@@ -143,42 +143,42 @@ func serving(f fixed) *goplugin.ServeConfig {
 	}
 }
 
-type proberFunc func(ctx context.Context) (*plugins.GPUs, error)
+type proberFunc func(ctx context.Context) (*gpu.Inventory, error)
 
-func (f proberFunc) Probe(ctx context.Context) (*plugins.GPUs, error) { return f(ctx) }
+func (f proberFunc) Probe(ctx context.Context) (*gpu.Inventory, error) { return f(ctx) }
 
 // sampler tells samples too: those that it has or, without any, how often it was asked as the
 // memory in use.
 type sampler struct {
-	plugins.GPUProber
-	has *plugins.GPUSamples
+	gpu.Prober
+	has *gpu.Samples
 }
 
 var sampled uint64
 
-func (s sampler) Sample(context.Context) (*plugins.GPUSamples, error) {
+func (s sampler) Sample(context.Context) (*gpu.Samples, error) {
 	if s.has != nil {
 		return s.has, nil
 	}
 	sampled++
 	used := sampled
-	return &plugins.GPUSamples{GPUs: []plugins.GPUSample{{UUID: "GPU-a", State: plugins.StateOK, Memory: plugins.Memory{Used: &used}}}}, nil
+	return &gpu.Samples{GPUs: []gpu.Sample{{UUID: "GPU-a", State: gpu.StateOK, Memory: gpu.Memory{Used: &used}}}}, nil
 }
 
 // pair is two GPUs.
-func pair() *plugins.GPUs {
-	return &plugins.GPUs{
-		GPUs: []plugins.GPU{
-			{Index: 0, UUID: "GPU-a", PCI: "0000:0f:00.0", Name: "A", State: plugins.StateOK},
-			{Index: 1, UUID: "GPU-b", PCI: "0000:10:00.0", Name: "A", State: plugins.StateOK},
+func pair() *gpu.Inventory {
+	return &gpu.Inventory{
+		GPUs: []gpu.GPU{
+			{Index: 0, UUID: "GPU-a", PCI: "0000:0f:00.0", Name: "A", State: gpu.StateOK},
+			{Index: 1, UUID: "GPU-b", PCI: "0000:10:00.0", Name: "A", State: gpu.StateOK},
 		},
-		Links: [][]plugins.Link{{"X", "NV1"}, {"NV1", "X"}},
+		Links: [][]gpu.Link{{"X", "NV1"}, {"NV1", "X"}},
 		Notes: []string{strconv.Itoa(os.Getpid())},
 	}
 }
 
-func prober(part string) plugins.GPUProber {
-	return proberFunc(func(ctx context.Context) (*plugins.GPUs, error) {
+func prober(part string) gpu.Prober {
+	return proberFunc(func(ctx context.Context) (*gpu.Inventory, error) {
 		switch part {
 		case "good":
 			return pair(), nil

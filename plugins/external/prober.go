@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/muster-dev/muster/plugins"
 	"github.com/muster-dev/muster/plugins/external/pluginpb"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Prober asks a plugin. Its process is started by the first Probe, kept for the next, and
@@ -26,9 +26,9 @@ type Prober struct {
 }
 
 var (
-	_ plugins.GPUProber    = (*Prober)(nil)
-	_ plugins.EventWatcher = (*Prober)(nil)
-	_ plugins.GPUSampler   = (*Prober)(nil)
+	_ gpu.Prober       = (*Prober)(nil)
+	_ gpu.EventWatcher = (*Prober)(nil)
+	_ gpu.Sampler      = (*Prober)(nil)
 )
 
 // New returns a Prober of a plugin whose processes s starts. Nothing is started yet.
@@ -39,8 +39,8 @@ func New(p Program, s Starter) *Prober {
 // Probe asks the plugin. ctx is how long the caller waits: the plugin itself has its
 // limits whoever waits, and is killed when it passes one. What is wrong is an *Error, or
 // ctx's cause.
-func (p *Prober) Probe(ctx context.Context) (*plugins.GPUs, error) {
-	return answerTo(ctx, p, question[*plugins.GPUs]{"Probe", p.program.ProbeLimit, func(ctx context.Context, plugin pluginpb.PluginClient) (*plugins.GPUs, error) {
+func (p *Prober) Probe(ctx context.Context) (*gpu.Inventory, error) {
+	return answerTo(ctx, p, question[*gpu.Inventory]{"Probe", p.program.ProbeLimit, func(ctx context.Context, plugin pluginpb.PluginClient) (*gpu.Inventory, error) {
 		reply, err := plugin.Probe(ctx, &pluginpb.ProbeRequest{})
 		if err != nil {
 			return nil, err
@@ -52,11 +52,11 @@ func (p *Prober) Probe(ctx context.Context) (*plugins.GPUs, error) {
 // watchMargin is how much longer than it was to wait a plugin may take for an answer.
 const watchMargin = 10 * time.Second
 
-// WatchEvents asks the plugin what the driver has reported; see plugins.EventWatcher. What
+// WatchEvents asks the plugin what the driver has reported; see gpu.EventWatcher. What
 // is wrong is an *Error, of KindUnsupported where the plugin cannot tell, or ctx's cause.
 // Somebody who has left without an answer has lost what it would have told.
-func (p *Prober) WatchEvents(ctx context.Context, wait time.Duration) (*plugins.Events, error) {
-	return answerTo(ctx, p, question[*plugins.Events]{"Watch", wait + watchMargin, func(ctx context.Context, plugin pluginpb.PluginClient) (*plugins.Events, error) {
+func (p *Prober) WatchEvents(ctx context.Context, wait time.Duration) (*gpu.Events, error) {
+	return answerTo(ctx, p, question[*gpu.Events]{"Watch", wait + watchMargin, func(ctx context.Context, plugin pluginpb.PluginClient) (*gpu.Events, error) {
 		reply, err := plugin.Watch(ctx, &pluginpb.WatchRequest{WaitMs: uint32(min(wait, longestWatch) / time.Millisecond)})
 		if err != nil {
 			return nil, err

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/muster-dev/muster/plugins"
 	"github.com/muster-dev/muster/plugins/external/pluginpb"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Sample asks the plugin as Probe does. KindUnsupported says that it tells no samples.
-func (p *Prober) Sample(ctx context.Context) (*plugins.GPUSamples, error) {
-	return answerTo(ctx, p, question[*plugins.GPUSamples]{"Sample", p.program.ProbeLimit, func(ctx context.Context, plugin pluginpb.PluginClient) (*plugins.GPUSamples, error) {
+func (p *Prober) Sample(ctx context.Context) (*gpu.Samples, error) {
+	return answerTo(ctx, p, question[*gpu.Samples]{"Sample", p.program.ProbeLimit, func(ctx context.Context, plugin pluginpb.PluginClient) (*gpu.Samples, error) {
 		reply, err := plugin.Sample(ctx, &pluginpb.SampleRequest{})
 		if err != nil {
 			return nil, err
@@ -25,8 +25,8 @@ func (p *Prober) Sample(ctx context.Context) (*plugins.GPUSamples, error) {
 }
 
 // readSamples decodes and checks samples as read does what a probe found.
-func (p Program) readSamples(data []byte) (*plugins.GPUSamples, error) {
-	s, err := decode[plugins.GPUSamples](data)
+func (p Program) readSamples(data []byte) (*gpu.Samples, error) {
+	s, err := decode[gpu.Samples](data)
 	if err == nil {
 		err = CheckSamples(s)
 	}
@@ -41,7 +41,7 @@ func (p Program) readSamples(data []byte) (*plugins.GPUSamples, error) {
 }
 
 // CheckSamples says what is inconsistent in samples; nil: nothing.
-func CheckSamples(s *plugins.GPUSamples) error {
+func CheckSamples(s *gpu.Samples) error {
 	if s.GPUs == nil {
 		return errors.New("they have no list of gpus (an empty one says that there are none)")
 	}

@@ -6,17 +6,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // eight is a sample of eight GPUs with a process each, as NVML tells it.
-func eight() *plugins.GPUSamples {
-	s := &plugins.GPUSamples{}
+func eight() *gpu.Samples {
+	s := &gpu.Samples{}
 	for i := range 8 {
 		n := uint64(i) << 30
-		s.GPUs = append(s.GPUs, plugins.GPUSample{Index: i, UUID: "GPU-61a2b3c4-d5e6-f708-0000-00000000000" + string(rune('0'+i)), State: plugins.StateOK,
-			Memory: plugins.Memory{Used: &n, Total: &n, Reserved: &n}, Utilization: plugins.Utilization{GPU: &i, Memory: &i},
-			Processes: []plugins.Process{{PID: 1000 + i, Name: "/usr/bin/python", Kind: "compute", Memory: &n}}})
+		s.GPUs = append(s.GPUs, gpu.Sample{Index: i, UUID: "GPU-61a2b3c4-d5e6-f708-0000-00000000000" + string(rune('0'+i)), State: gpu.StateOK,
+			Memory: gpu.Memory{Used: &n, Total: &n, Reserved: &n}, Utilization: gpu.Utilization{GPU: &i, Memory: &i},
+			Processes: []gpu.Process{{PID: 1000 + i, Name: "/usr/bin/python", Kind: "compute", Memory: &n}}})
 	}
 	return s
 }

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/muster-dev/muster/plugins"
 	"github.com/muster-dev/muster/plugins/external/pluginpb"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Serve is what a plugin's main calls, after it has read its arguments and without having
@@ -23,13 +23,13 @@ import (
 // also kill it at any time. The prober is asked once at a time; what it prints is kept
 // and shown in errors.
 //
-// Where the prober is a plugins.EventWatcher too, muster may have a second process of it
+// Where the prober is a gpu.EventWatcher too, muster may have a second process of it
 // watch.
 //
 // Somebody who starts the program by hand is told what it is, and with "probe" as the last
 // argument gets once what muster would get; with "watch" what the driver reports within
 // some seconds.
-func Serve(name string, prober plugins.GPUProber) {
+func Serve(name string, prober gpu.Prober) {
 	if os.Getenv(cookieKey) != cookieValue {
 		os.Exit(byHand(name, prober, os.Args, os.Stdout, os.Stderr))
 	}
@@ -47,7 +47,7 @@ func Serve(name string, prober plugins.GPUProber) {
 type server struct {
 	pluginpb.UnimplementedPluginServer
 	name   string
-	prober plugins.GPUProber
+	prober gpu.Prober
 }
 
 // Probe answers with what the prober found.
@@ -61,7 +61,7 @@ func (s *server) Probe(ctx context.Context, _ *pluginpb.ProbeRequest) (*pluginpb
 
 // Sample answers with the prober's sample, where it tells any.
 func (s *server) Sample(ctx context.Context, r *pluginpb.SampleRequest) (*pluginpb.SampleReply, error) {
-	sampler, is := s.prober.(plugins.GPUSampler)
+	sampler, is := s.prober.(gpu.Sampler)
 	if !is {
 		return s.UnimplementedPluginServer.Sample(ctx, r)
 	}
@@ -81,7 +81,7 @@ const longestWatch = time.Minute
 
 // Watch answers with what the prober was told by the driver, where it is told anything.
 func (s *server) Watch(ctx context.Context, r *pluginpb.WatchRequest) (*pluginpb.WatchReply, error) {
-	watcher, is := s.prober.(plugins.EventWatcher)
+	watcher, is := s.prober.(gpu.EventWatcher)
 	if !is {
 		return nil, status.Error(codes.Unimplemented, s.name+" tells of no events")
 	}
@@ -111,7 +111,7 @@ const byHandLimit = time.Minute
 const watchByHand = 2 * time.Second
 
 // byHand is for somebody who tries the plugin, and returns the exit status.
-func byHand(name string, prober plugins.GPUProber, args []string, stdout, stderr io.Writer) int {
+func byHand(name string, prober gpu.Prober, args []string, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithTimeout(context.Background(), byHandLimit)
 	defer cancel()
 	switch {
@@ -140,14 +140,14 @@ what the driver reports within %s.
 }
 
 // listen begins to watch, and prints what is reported then as muster gets it.
-func listen(ctx context.Context, name string, prober plugins.GPUProber, stdout, stderr io.Writer) int {
-	watcher, is := prober.(plugins.EventWatcher)
+func listen(ctx context.Context, name string, prober gpu.Prober, stdout, stderr io.Writer) int {
+	watcher, is := prober.(gpu.EventWatcher)
 	if !is {
 		fmt.Fprintf(stderr, "%s: it tells of no events\n", name)
 		return 1
 	}
 	begun, err := watcher.WatchEvents(ctx, 0)
-	var heard *plugins.Events
+	var heard *gpu.Events
 	if err == nil {
 		heard, err = watcher.WatchEvents(ctx, watchByHand)
 	}
@@ -166,7 +166,7 @@ func listen(ctx context.Context, name string, prober plugins.GPUProber, stdout, 
 }
 
 // show prints what was found as muster gets it, and what muster would say of it.
-func show(name string, gpus *plugins.GPUs, stdout, stderr io.Writer) int {
+func show(name string, gpus *gpu.Inventory, stdout, stderr io.Writer) int {
 	data, err := json.MarshalIndent(gpus, "", "  ")
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 func TestAPluginTellsWhatTheDriverReports(t *testing.T) {
@@ -24,7 +24,7 @@ func TestAPluginTellsWhatTheDriverReports(t *testing.T) {
 	if err != nil || len(heard.Events) != 1 {
 		t.Fatalf("%+v, %v: kinds that are not known are passed over", heard, err)
 	}
-	if e := heard.Events[0]; e.Kind != plugins.EventXid || e.Xid != 79 || e.UUID != "GPU-a" || e.At != 12.5 || e.Text != "1.5s" {
+	if e := heard.Events[0]; e.Kind != gpu.EventXid || e.Xid != 79 || e.UUID != "GPU-a" || e.At != 12.5 || e.Text != "1.5s" {
 		t.Errorf("%+v", e)
 	}
 }

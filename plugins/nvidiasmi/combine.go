@@ -8,23 +8,23 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // machine is what the answers amount to so far.
 type machine struct {
-	plugins.GPUs
+	gpu.Inventory
 	told map[string]bool // sentences that are in the notes or with a GPU
 }
 
 // combine puts the four answers together. All GPUs come from -q -x; those that it leaves
 // out from the sentences about lost ones and from -L.
-func combine(a answers) (*plugins.GPUs, error) {
+func combine(a answers) (*gpu.Inventory, error) {
 	log, logErr := ParseXML(a.query.Stdout)
 	list := ParseList(a.list.Stdout)
 	m := &machine{told: map[string]bool{}}
 	m.Source, m.Driver, m.CUDA, m.Why = Source, log.Driver, log.CUDA, log.Why
-	m.GPUs.GPUs = append([]plugins.GPU{}, log.GPUs...)
+	m.Inventory.GPUs = append([]gpu.GPU{}, log.GPUs...)
 
 	m.takeNames(list)
 	why := firstOf(a.query.trouble(), logErr)
@@ -33,7 +33,7 @@ func combine(a answers) (*plugins.GPUs, error) {
 	for _, f := range failures {
 		m.takeFailure(f)
 	}
-	if len(m.GPUs.GPUs) == 0 {
+	if len(m.Inventory.GPUs) == 0 {
 		return m.none(a, failures, logErr)
 	}
 	m.takeQuery(a.query, log, logErr)
@@ -41,7 +41,7 @@ func combine(a answers) (*plugins.GPUs, error) {
 	m.takeNVLinks(a.links)
 	m.takeTopology(a.topology)
 	m.explain(why)
-	return &m.GPUs, nil
+	return &m.Inventory, nil
 }
 
 func firstOf(errs ...error) error {
@@ -54,13 +54,13 @@ func firstOf(errs ...error) error {
 }
 
 // none is the result without any GPU: a machine that has none, or an error.
-func (m *machine) none(a answers, failures []*Failure, logErr error) (*plugins.GPUs, error) {
+func (m *machine) none(a answers, failures []*Failure, logErr error) (*gpu.Inventory, error) {
 	for _, f := range failures {
 		if f.Class == NoGPU {
 			m.note(f.Text)
-			m.Links = [][]plugins.Link{}
+			m.Links = [][]gpu.Link{}
 			m.Explain("nvidia-smi tells nothing without a GPU")
-			return &m.GPUs, nil
+			return &m.Inventory, nil
 		}
 	}
 	err := a.query.trouble()
@@ -71,9 +71,9 @@ func (m *machine) none(a answers, failures []*Failure, logErr error) (*plugins.G
 	if err = firstOf(err, logErr); err != nil {
 		return nil, err
 	}
-	m.Links = [][]plugins.Link{}
+	m.Links = [][]gpu.Link{}
 	m.Explain("nvidia-smi tells nothing without a GPU")
-	return &m.GPUs, nil
+	return &m.Inventory, nil
 }
 
 func (m *machine) note(text string) {
@@ -84,41 +84,41 @@ func (m *machine) note(text string) {
 }
 
 // byUUID finds a GPU, nil where there is none.
-func (m *machine) byUUID(uuid string) *plugins.GPU {
-	return m.find(func(g *plugins.GPU) bool { return uuid != "" && g.UUID == uuid })
+func (m *machine) byUUID(uuid string) *gpu.GPU {
+	return m.find(func(g *gpu.GPU) bool { return uuid != "" && g.UUID == uuid })
 }
 
-func (m *machine) find(is func(*plugins.GPU) bool) *plugins.GPU {
-	for i := range m.GPUs.GPUs {
-		if gpu := &m.GPUs.GPUs[i]; is(gpu) {
-			return gpu
+func (m *machine) find(is func(*gpu.GPU) bool) *gpu.GPU {
+	for i := range m.Inventory.GPUs {
+		if card := &m.Inventory.GPUs[i]; is(card) {
+			return card
 		}
 	}
 	return nil
 }
 
-func (m *machine) add(gpu plugins.GPU) *plugins.GPU {
-	m.GPUs.GPUs = append(m.GPUs.GPUs, gpu)
-	return &m.GPUs.GPUs[len(m.GPUs.GPUs)-1]
+func (m *machine) add(card gpu.GPU) *gpu.GPU {
+	m.Inventory.GPUs = append(m.Inventory.GPUs, card)
+	return &m.Inventory.GPUs[len(m.Inventory.GPUs)-1]
 }
 
 // takeNames takes from -L the index of each GPU and the names of its MIG devices.
 func (m *machine) takeNames(list []Listed) {
 	for _, listed := range list {
-		gpu := m.byUUID(listed.UUID)
-		if gpu == nil || gpu.Index >= 0 {
+		card := m.byUUID(listed.UUID)
+		if card == nil || card.Index >= 0 {
 			continue
 		}
-		gpu.Index = listed.Index
-		for i := range gpu.MIG.Instances {
-			instance := &gpu.MIG.Instances[i]
+		card.Index = listed.Index
+		for i := range card.MIG.Instances {
+			instance := &card.MIG.Instances[i]
 			for _, mig := range listed.MIG {
 				if mig.Index == instance.Index {
 					instance.UUID, instance.Profile = mig.UUID, mig.Profile
 				}
 			}
 		}
-		if n := len(gpu.MIG.Instances); n != len(listed.MIG) {
+		if n := len(card.MIG.Instances); n != len(listed.MIG) {
 			m.note(fmt.Sprintf("GPU %d: nvidia-smi -q -x tells of %d MIG devices, nvidia-smi -L of %d", listed.Index, n, len(listed.MIG)))
 		}
 	}
@@ -131,19 +131,19 @@ func (m *machine) takeUnqueried(list []Listed, why error) {
 		if listed.UUID == "" || m.byUUID(listed.UUID) != nil {
 			continue
 		}
-		gpu := m.add(plugins.GPU{Index: listed.Index, UUID: listed.UUID, Name: listed.Name, State: plugins.StateUnknown})
+		card := m.add(gpu.GPU{Index: listed.Index, UUID: listed.UUID, Name: listed.Name, State: gpu.StateUnknown})
 		for _, mig := range listed.MIG {
-			gpu.MIG.Instances = append(gpu.MIG.Instances, plugins.MIGInstance{Index: mig.Index, UUID: mig.UUID, Profile: mig.Profile})
+			card.MIG.Instances = append(card.MIG.Instances, gpu.MIGInstance{Index: mig.Index, UUID: mig.UUID, Profile: mig.Profile})
 		}
 		if why == nil {
 			why = errors.New("nvidia-smi -L lists it, and nvidia-smi -q -x does not")
 		}
-		gpu.Explain(why.Error())
+		card.Explain(why.Error())
 	}
 }
 
 // states of the GPU that a sentence is about.
-var states = map[string]string{GPULost: plugins.StateLost, GPUNeedsReset: plugins.StateNeedsReset, GPUUnknown: plugins.StateUnknown}
+var states = map[string]string{GPULost: gpu.StateLost, GPUNeedsReset: gpu.StateNeedsReset, GPUUnknown: gpu.StateUnknown}
 
 // takeFailure gives a GPU the state that a sentence says, and adds the GPU where only
 // the sentence knows of it.
@@ -154,7 +154,7 @@ func (m *machine) takeFailure(f *Failure) {
 		return
 	}
 	m.told[f.Text] = true
-	gpu := m.find(func(g *plugins.GPU) bool {
+	card := m.find(func(g *gpu.GPU) bool {
 		switch {
 		case f.UUID != "":
 			return g.UUID == f.UUID
@@ -164,20 +164,20 @@ func (m *machine) takeFailure(f *Failure) {
 			return f.GPU != nil && g.Index == *f.GPU
 		}
 	})
-	if gpu == nil {
-		gpu = m.add(plugins.GPU{Index: -1, UUID: f.UUID, PCI: f.PCI})
+	if card == nil {
+		card = m.add(gpu.GPU{Index: -1, UUID: f.UUID, PCI: f.PCI})
 	}
-	if f.GPU != nil && gpu.Index < 0 && m.find(func(g *plugins.GPU) bool { return g.Index == *f.GPU }) == nil {
-		gpu.Index = *f.GPU
+	if f.GPU != nil && card.Index < 0 && m.find(func(g *gpu.GPU) bool { return g.Index == *f.GPU }) == nil {
+		card.Index = *f.GPU
 	}
-	gpu.PCI = cmp.Or(gpu.PCI, f.PCI)
-	if gpu.State != plugins.StateLost {
-		gpu.State = state
+	card.PCI = cmp.Or(card.PCI, f.PCI)
+	if card.State != gpu.StateLost {
+		card.State = state
 	}
-	if gpu.Why == nil {
-		gpu.Why = map[string]string{}
+	if card.Why == nil {
+		card.Why = map[string]string{}
 	}
-	gpu.Why["state"] = f.Text
+	card.Why["state"] = f.Text
 }
 
 // takeQuery notes where -q -x as a whole is not what it should be.
@@ -188,7 +188,7 @@ func (m *machine) takeQuery(query answer, log *Log, logErr error) {
 	if logErr != nil && len(log.GPUs) > 0 {
 		m.note(logErr.Error())
 	}
-	if n := len(m.GPUs.GPUs); log.Attached != nil && *log.Attached != n {
+	if n := len(m.Inventory.GPUs); log.Attached != nil && *log.Attached != n {
 		m.note(fmt.Sprintf("GPUs by the driver: %d, by nvidia-smi: %d", *log.Attached, n))
 	}
 }
@@ -197,7 +197,7 @@ func (m *machine) takeQuery(query answer, log *Log, logErr error) {
 // in the order of the output, where a GPU that is not in it stands by its PCI address.
 // Then it sorts.
 func (m *machine) number() {
-	gpus := m.GPUs.GPUs
+	gpus := m.Inventory.GPUs
 	used := map[int]bool{}
 	for i := range gpus {
 		if used[gpus[i].Index] {
@@ -205,83 +205,83 @@ func (m *machine) number() {
 		}
 		used[gpus[i].Index] = true
 	}
-	var waiting []*plugins.GPU
+	var waiting []*gpu.GPU
 	for i := range gpus {
-		gpu := &gpus[i]
-		if gpu.Index >= 0 {
+		card := &gpus[i]
+		if card.Index >= 0 {
 			continue
 		}
 		at := len(waiting)
-		if gpu.Name == "" && gpu.PCI != "" {
-			if next := slices.IndexFunc(waiting, func(w *plugins.GPU) bool { return w.PCI > gpu.PCI }); next >= 0 {
+		if card.Name == "" && card.PCI != "" {
+			if next := slices.IndexFunc(waiting, func(w *gpu.GPU) bool { return w.PCI > card.PCI }); next >= 0 {
 				at = next
 			}
 		}
-		waiting = slices.Insert(waiting, at, gpu)
+		waiting = slices.Insert(waiting, at, card)
 	}
 	next := 0
-	for _, gpu := range waiting {
+	for _, card := range waiting {
 		for used[next] {
 			next++
 		}
-		gpu.Index, used[next] = next, true
+		card.Index, used[next] = next, true
 	}
-	slices.SortStableFunc(gpus, func(a, b plugins.GPU) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortStableFunc(gpus, func(a, b gpu.GPU) int { return cmp.Compare(a.Index, b.Index) })
 }
 
 // takeNVLinks takes the NVLinks of each GPU.
 func (m *machine) takeNVLinks(a answer) {
 	reports, trouble := ParseNVLink(a.Stdout), a.trouble()
-	for i := range m.GPUs.GPUs {
-		gpu := &m.GPUs.GPUs[i]
-		report := reportOf(gpu, reports)
+	for i := range m.Inventory.GPUs {
+		card := &m.Inventory.GPUs[i]
+		report := reportOf(card, reports)
 		if report == nil {
-			gpu.Why = withReason(gpu.Why, "nvlinks", trouble, "nvidia-smi nvlink -s does not tell of it")
+			card.Why = withReason(card.Why, "nvlinks", trouble, "nvidia-smi nvlink -s does not tell of it")
 			continue
 		}
-		m.takeReport(gpu, report, reports)
+		m.takeReport(card, report, reports)
 	}
 }
 
 // reportOf finds the report of a GPU, by its index only where UUIDs are not told.
-func reportOf(gpu *plugins.GPU, reports []LinkReport) *LinkReport {
+func reportOf(card *gpu.GPU, reports []LinkReport) *LinkReport {
 	for i := range reports {
 		r := &reports[i]
-		if r.UUID != "" && gpu.UUID != "" && r.UUID == gpu.UUID || (r.UUID == "" || gpu.UUID == "") && r.Index == gpu.Index {
+		if r.UUID != "" && card.UUID != "" && r.UUID == card.UUID || (r.UUID == "" || card.UUID == "") && r.Index == card.Index {
 			return r
 		}
 	}
 	return nil
 }
 
-func (m *machine) takeReport(gpu *plugins.GPU, report *LinkReport, all []LinkReport) {
+func (m *machine) takeReport(card *gpu.GPU, report *LinkReport, all []LinkReport) {
 	switch report.State {
 	case LinksListed:
-		gpu.NVLinks = append([]plugins.NVLink{}, report.Links...)
-		delete(gpu.Why, "nvlinks")
+		card.NVLinks = append([]gpu.NVLink{}, report.Links...)
+		delete(card.Why, "nvlinks")
 	case LinksInactive:
-		gpu.NVLinks = inactiveLike(report.Name, all)
-		delete(gpu.Why, "nvlinks")
+		card.NVLinks = inactiveLike(report.Name, all)
+		delete(card.Why, "nvlinks")
 	case LinksHidden:
-		gpu.Why = withReason(gpu.Why, "nvlinks", nil, "MIG mode hides the NVLinks")
+		card.Why = withReason(card.Why, "nvlinks", nil, "MIG mode hides the NVLinks")
 	case LinksUnsupported:
-		gpu.Why = withReason(gpu.Why, "nvlinks", nil, "this product has no NVLinks")
+		card.Why = withReason(card.Why, "nvlinks", nil, "this product has no NVLinks")
 	default:
-		if f := classify(report.Text); f != nil && states[f.Class] != "" && gpu.State == plugins.StateOK {
-			gpu.State = states[f.Class]
-			gpu.Why = withReason(gpu.Why, "state", nil, f.Text)
+		if f := classify(report.Text); f != nil && states[f.Class] != "" && card.State == gpu.StateOK {
+			card.State = states[f.Class]
+			card.Why = withReason(card.Why, "state", nil, f.Text)
 		}
-		gpu.Why = withReason(gpu.Why, "nvlinks", nil, cmp.Or(report.Text, "nvidia-smi nvlink -s says nothing about it"))
+		card.Why = withReason(card.Why, "nvlinks", nil, cmp.Or(report.Text, "nvidia-smi nvlink -s says nothing about it"))
 	}
 	for _, line := range report.Puzzle {
-		m.note(fmt.Sprintf("GPU %d: nvidia-smi nvlink -s says %q", gpu.Index, clip(line, 120)))
+		m.note(fmt.Sprintf("GPU %d: nvidia-smi nvlink -s says %q", card.Index, clip(line, 120)))
 	}
 }
 
 // inactiveLike are the links of a GPU that says only that all of them are inactive: it
 // has as many as another of the same product.
-func inactiveLike(product string, all []LinkReport) []plugins.NVLink {
-	links := []plugins.NVLink{}
+func inactiveLike(product string, all []LinkReport) []gpu.NVLink {
+	links := []gpu.NVLink{}
 	for _, sister := range all {
 		if sister.Name == product && len(sister.Links) > len(links) {
 			links = slices.Clone(sister.Links)
@@ -307,10 +307,10 @@ func withReason(why map[string]string, name string, err error, otherwise string)
 // takeTopology takes the ways between the GPUs. All are unknown where the table is
 // damaged, or numbers other GPUs than are here.
 func (m *machine) takeTopology(a answer) {
-	gpus := m.GPUs.GPUs
-	m.Links = make([][]plugins.Link, len(gpus))
+	gpus := m.Inventory.GPUs
+	m.Links = make([][]gpu.Link, len(gpus))
 	for i := range m.Links {
-		m.Links[i] = make([]plugins.Link, len(gpus))
+		m.Links[i] = make([]gpu.Link, len(gpus))
 		m.Links[i][i] = "X"
 	}
 	if len(gpus) < 2 {
@@ -333,8 +333,8 @@ func (m *machine) takeTopology(a answer) {
 		return
 	}
 	position := map[int]int{}
-	for i, gpu := range gpus {
-		position[gpu.Index] = i
+	for i, card := range gpus {
+		position[card.Index] = i
 	}
 	for i, row := range links {
 		for j, link := range row {
@@ -346,10 +346,10 @@ func (m *machine) takeTopology(a answer) {
 // numbers tells whether these are the indices of all GPUs, or of all but those lost.
 func (m *machine) numbers(indices []int) bool {
 	var all, alive []int
-	for _, gpu := range m.GPUs.GPUs {
-		all = append(all, gpu.Index)
-		if gpu.State != plugins.StateLost {
-			alive = append(alive, gpu.Index)
+	for _, card := range m.Inventory.GPUs {
+		all = append(all, card.Index)
+		if card.State != gpu.StateLost {
+			alive = append(alive, card.Index)
 		}
 	}
 	return slices.Equal(indices, all) || slices.Equal(indices, alive)
@@ -357,22 +357,22 @@ func (m *machine) numbers(indices []int) bool {
 
 // explain gives a reason to all that is still nil without one.
 func (m *machine) explain(query error) {
-	for i := range m.GPUs.GPUs {
-		gpu := &m.GPUs.GPUs[i]
+	for i := range m.Inventory.GPUs {
+		card := &m.Inventory.GPUs[i]
 		reason := "nvidia-smi does not tell it"
 		switch {
-		case gpu.Why["state"] != "":
-			reason = gpu.Why["state"]
-		case gpu.Name == "" && query != nil:
+		case card.Why["state"] != "":
+			reason = card.Why["state"]
+		case card.Name == "" && query != nil:
 			reason = query.Error()
 		}
-		gpu.Explain(reason)
-		for _, instance := range gpu.MIG.Instances {
+		card.Explain(reason)
+		for _, instance := range card.MIG.Instances {
 			if instance.UUID == "" {
-				gpu.Why["mig.instances.uuid"] = "nvidia-smi -L does not tell it"
+				card.Why["mig.instances.uuid"] = "nvidia-smi -L does not tell it"
 			}
 		}
-		maps.DeleteFunc(gpu.Why, func(_, text string) bool { return strings.TrimSpace(text) == "" })
+		maps.DeleteFunc(card.Why, func(_, text string) bool { return strings.TrimSpace(text) == "" })
 	}
 	reason := "nvidia-smi does not tell it"
 	if query != nil {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Classes of failures. Those that begin with "gpu." are about one GPU; the others about
@@ -131,7 +131,7 @@ func about(f *Failure) *Failure {
 			n, _ := strconv.Atoi(m[1]) // the form has digits only
 			f.GPU = &n
 		}
-		f.PCI, _ = plugins.SysfsPCI(sentencePCI.FindString(f.Text))
+		f.PCI, _ = gpu.SysfsPCI(sentencePCI.FindString(f.Text))
 		f.UUID = sentenceUUID.FindString(f.Text)
 	}
 	return f

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Each fuzz test starts from all samples of its source, and a few kilobytes of them, so
@@ -34,9 +34,9 @@ func FuzzParseXML(f *testing.F) {
 		if log == nil {
 			t.Fatalf("no log: %v", err)
 		}
-		for _, gpu := range log.GPUs {
-			for _, name := range gpu.Unknown() {
-				if gpu.Why[name] == "" && name != "nvlinks" {
+		for _, card := range log.GPUs {
+			for _, name := range card.Unknown() {
+				if card.Why[name] == "" && name != "nvlinks" {
 					t.Fatalf("%s is nil without a reason", name)
 				}
 			}
@@ -69,7 +69,7 @@ func FuzzParseTopology(f *testing.F) {
 				}
 			}
 		}
-		plugins.Islands(links)
+		gpu.Islands(links)
 	})
 }
 
@@ -87,9 +87,9 @@ func FuzzParseNVLink(f *testing.F) {
 func FuzzParseList(f *testing.F) {
 	seed(f, "nvidia-smi/L-*")
 	f.Fuzz(func(t *testing.T, text []byte) {
-		for _, gpu := range ParseList(text[:min(len(text), mostFuzz)]) {
-			if gpu.Index < 0 || gpu.Index > 9999 {
-				t.Fatalf("index %d", gpu.Index)
+		for _, card := range ParseList(text[:min(len(text), mostFuzz)]) {
+			if card.Index < 0 || card.Index > 9999 {
+				t.Fatalf("index %d", card.Index)
 			}
 		}
 	})
@@ -137,20 +137,20 @@ func FuzzCombine(f *testing.F) {
 			t.Fatal("links and GPUs differ")
 		}
 		seen := map[int]bool{}
-		for i, gpu := range got.GPUs {
+		for i, card := range got.GPUs {
 			if len(got.Links[i]) != len(got.GPUs) || got.Links[i][i] != "X" {
 				t.Fatalf("row %d", i)
 			}
-			if gpu.Index < 0 || seen[gpu.Index] || gpu.State == "" {
-				t.Fatalf("GPU %d twice, or state %q", gpu.Index, gpu.State)
+			if card.Index < 0 || seen[card.Index] || card.State == "" {
+				t.Fatalf("GPU %d twice, or state %q", card.Index, card.State)
 			}
-			seen[gpu.Index] = true
-			for _, name := range gpu.Unknown() {
-				if gpu.Why[name] == "" {
-					t.Fatalf("%s is nil without a reason: %s", name, fmt.Sprint(gpu.Why))
+			seen[card.Index] = true
+			for _, name := range card.Unknown() {
+				if card.Why[name] == "" {
+					t.Fatalf("%s is nil without a reason: %s", name, fmt.Sprint(card.Why))
 				}
 			}
 		}
-		plugins.Islands(got.Links)
+		gpu.Islands(got.Links)
 	})
 }

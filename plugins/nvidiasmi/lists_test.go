@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 func TestEveryNVLinkSampleIsReadRight(t *testing.T) {
@@ -39,7 +39,7 @@ func TestEveryNVLinkSampleIsReadRight(t *testing.T) {
 	}
 }
 
-func active(links []plugins.NVLink) int {
+func active(links []gpu.NVLink) int {
 	n := 0
 	for _, link := range links {
 		if link.Active {
@@ -59,7 +59,7 @@ func TestALinkIsUpOnlyWithASpeed(t *testing.T) {
 	 Link 7: something new
 	 Link 8: N/A
 `))
-	same(t, "links", got[0].Links, []plugins.NVLink{{Link: 2, Active: true}, {Link: 3}, {Link: 5}, {Link: 6}})
+	same(t, "links", got[0].Links, []gpu.NVLink{{Link: 2, Active: true}, {Link: 3}, {Link: 5}, {Link: 6}})
 	same(t, "puzzles", got[0].Puzzle, []string{"Link 7: something new", "Link 8: N/A"})
 }
 
@@ -79,9 +79,9 @@ func TestEveryListSampleIsReadRight(t *testing.T) {
 			if len(list) != 1 {
 				t.Fatalf("%d GPUs", len(list))
 			}
-			gpu := list[0]
-			got := gpu.Name + ":"
-			for i, mig := range gpu.MIG {
+			card := list[0]
+			got := card.Name + ":"
+			for i, mig := range card.MIG {
 				got += " " + mig.Profile
 				same(t, "MIG index", mig.Index, i)
 				if !strings.HasPrefix(mig.UUID, "MIG-0000000") {
@@ -89,10 +89,10 @@ func TestEveryListSampleIsReadRight(t *testing.T) {
 				}
 			}
 			same(t, "names", got, want)
-			same(t, "index", gpu.Index, 0)
-			same(t, "UUID", gpu.UUID, "GPU-00000000-0000-0000-0000-000000000000")
+			same(t, "index", card.Index, 0)
+			same(t, "UUID", card.UUID, "GPU-00000000-0000-0000-0000-000000000000")
 			if right, known := answers[name]; known {
-				same(t, "MIG devices", len(gpu.MIG), *right.MIGDevices)
+				same(t, "MIG devices", len(card.MIG), *right.MIGDevices)
 			}
 		})
 	}
@@ -122,7 +122,7 @@ func TestEveryFailureIsClassified(t *testing.T) {
 				t.Fatalf("failures %v", failures)
 			}
 			got := failures[0]
-			pci, _ := plugins.SysfsPCI(want.BusID)
+			pci, _ := gpu.SysfsPCI(want.BusID)
 			same(t, "class", got.Class, want.Class)
 			same(t, "PCI", got.PCI, pci)
 			same(t, "field", got.Field, want.Field)

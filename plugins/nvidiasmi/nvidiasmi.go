@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Source is the name of this prober in what it finds.
@@ -22,7 +22,7 @@ type Prober struct {
 	runner Runner
 }
 
-var _ plugins.GPUProber = (*Prober)(nil)
+var _ gpu.Prober = (*Prober)(nil)
 
 // New returns a prober that runs the program by r, usually a *Program. One Program serves
 // all probes: it remembers what hangs.
@@ -41,7 +41,7 @@ type answers struct {
 
 // Probe asks nvidia-smi and puts its answers together. Where nothing is known, the error
 // is ErrNotInstalled, a *Failure or what went wrong with the query.
-func (p *Prober) Probe(ctx context.Context) (*plugins.GPUs, error) {
+func (p *Prober) Probe(ctx context.Context) (*gpu.Inventory, error) {
 	var a answers
 	var running sync.WaitGroup
 	ask := func(into *answer, args ...string) {

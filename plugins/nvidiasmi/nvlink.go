@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // What nvidia-smi nvlink -s says of a GPU's NVLinks as a whole.
@@ -21,9 +21,9 @@ const (
 type LinkReport struct {
 	Listed
 	State  string
-	Links  []plugins.NVLink // of LinksListed
-	Text   string           // the sentence instead of links
-	Puzzle []string         // lines about links that say neither speed nor inactive
+	Links  []gpu.NVLink // of LinksListed
+	Text   string       // the sentence instead of links
+	Puzzle []string     // lines about links that say neither speed nor inactive
 }
 
 var (
@@ -36,8 +36,8 @@ var (
 func ParseNVLink(output []byte) []LinkReport {
 	var found []LinkReport
 	for text := range lines(output) {
-		if gpu, is := parseGPULine(text); is {
-			found = append(found, LinkReport{Listed: gpu, State: LinksUnknown})
+		if card, is := parseGPULine(text); is {
+			found = append(found, LinkReport{Listed: card, State: LinksUnknown})
 		} else if text != "" && len(found) > 0 {
 			found[len(found)-1].read(text)
 		}
@@ -77,5 +77,5 @@ func (r *LinkReport) link(number int, state, line string) {
 		rate, _ := strconv.ParseFloat(speed[1], 64) // the form has a number
 		active = rate > 0
 	}
-	r.Links = append(r.Links, plugins.NVLink{Link: number, Active: active})
+	r.Links = append(r.Links, gpu.NVLink{Link: number, Active: active})
 }

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // replay answers the four commands from recorded outputs; what it lacks ends as an
@@ -47,7 +47,7 @@ func machineOf(query, list, topology, links answer) *replay {
 }
 
 // probe probes and checks what holds for every result.
-func probe(t *testing.T, r Runner) *plugins.GPUs {
+func probe(t *testing.T, r Runner) *gpu.Inventory {
 	t.Helper()
 	got, err := New(r).Probe(t.Context())
 	if err != nil {
@@ -67,23 +67,23 @@ func probe(t *testing.T, r Runner) *plugins.GPUs {
 		}
 	}
 	seen := map[int]bool{}
-	for _, gpu := range got.GPUs {
-		if seen[gpu.Index] || gpu.Index < 0 {
-			t.Errorf("index %d of GPU %s", gpu.Index, gpu.UUID)
+	for _, card := range got.GPUs {
+		if seen[card.Index] || card.Index < 0 {
+			t.Errorf("index %d of GPU %s", card.Index, card.UUID)
 		}
-		seen[gpu.Index] = true
-		for _, name := range gpu.Unknown() {
-			if gpu.Why[name] == "" {
-				t.Errorf("GPU %d: %s is nil without a reason", gpu.Index, name)
+		seen[card.Index] = true
+		for _, name := range card.Unknown() {
+			if card.Why[name] == "" {
+				t.Errorf("GPU %d: %s is nil without a reason", card.Index, name)
 			}
 		}
-		for name := range gpu.Why {
-			if name != "state" && !slices.Contains(gpu.Unknown(), name) {
-				t.Errorf("GPU %d: %s has a value and a reason why not", gpu.Index, name)
+		for name := range card.Why {
+			if name != "state" && !slices.Contains(card.Unknown(), name) {
+				t.Errorf("GPU %d: %s has a value and a reason why not", card.Index, name)
 			}
 		}
 	}
-	if !slices.IsSortedFunc(got.GPUs, func(a, b plugins.GPU) int { return a.Index - b.Index }) {
+	if !slices.IsSortedFunc(got.GPUs, func(a, b gpu.GPU) int { return a.Index - b.Index }) {
 		t.Error("GPUs are not in the order of their indices")
 	}
 	return got
@@ -122,20 +122,20 @@ func TestFourAnswersMakeOneMachine(t *testing.T) {
 	same(t, "source", got.Source, "nvidia-smi")
 	same(t, "driver", show(got.Driver)+" "+show(got.CUDA), "590.48.01 13.1")
 	same(t, "GPUs", len(got.GPUs), 8)
-	same(t, "islands", plugins.Islands(got.Links), [][]int{{0, 1, 2, 3, 4, 5, 6, 7}})
+	same(t, "islands", gpu.Islands(got.Links), [][]int{{0, 1, 2, 3, 4, 5, 6, 7}})
 	same(t, "notes", len(got.Notes), 0)
-	for i, gpu := range got.GPUs {
-		same(t, "PCI", gpu.PCI, fmt.Sprintf("0000:%02x:00.0", i))
-		same(t, "links", active(gpu.NVLinks), 18)
+	for i, card := range got.GPUs {
+		same(t, "PCI", card.PCI, fmt.Sprintf("0000:%02x:00.0", i))
+		same(t, "links", active(card.NVLinks), 18)
 	}
 }
 
 func TestTheH100OfTheSamplesIsWhole(t *testing.T) {
 	got := probe(t, machineOf(said(string(asXML(sample(t, "nvidia-smi/q-load-h100.txt")))), said(string(sample(t, "nvidia-smi/L-h100.txt"))),
 		said(string(sample(t, "topo/44-single-h100-ansi-driver590.txt"))), said(string(sample(t, "nvidia-smi/nvlink-s-h100.txt")))))
-	gpu := got.GPUs[0]
-	same(t, "unknown", gpu.Unknown(), []string{"retired.single_bit", "retired.double_bit", "retired.pending"})
-	same(t, "reason", gpu.Why["retired.pending"], `nvidia-smi says "N/A"`)
+	card := got.GPUs[0]
+	same(t, "unknown", card.Unknown(), []string{"retired.single_bit", "retired.double_bit", "retired.pending"})
+	same(t, "reason", card.Why["retired.pending"], `nvidia-smi says "N/A"`)
 	same(t, "unknown of the machine", len(got.Unknown()), 0)
 	text, err := json.Marshal(got)
 	if err != nil || !strings.Contains(string(text), `"links":[["X"]]`) {
@@ -146,15 +146,15 @@ func TestTheH100OfTheSamplesIsWhole(t *testing.T) {
 func TestMIGDevicesGetTheirNamesFromTheList(t *testing.T) {
 	got := probe(t, machineOf(said(string(asXML(sample(t, "nvidia-smi/q-load-h100-mig.txt")))), said(string(sample(t, "nvidia-smi/L-h100-mig.txt"))),
 		said(string(sample(t, "topo/45-single-h100-mig-ansi-driver590.txt"))), said(string(sample(t, "nvidia-smi/nvlink-s-h100-mig.txt")))))
-	gpu := got.GPUs[0]
+	card := got.GPUs[0]
 	var names []string
-	for _, mig := range gpu.MIG.Instances {
+	for _, mig := range card.MIG.Instances {
 		names = append(names, fmt.Sprintf("%s %s %d/%d %s", mig.UUID, mig.Profile, *mig.GI, *mig.CI, mibs(mig.Memory)))
 	}
 	same(t, "MIG", strings.Join(names, ", "), "MIG-00000000-0000-0000-0000-000000000000 3g.40gb 2/0 40448, MIG-00000001-0000-0000-0000-000000000001 2g.20gb 3/0 20096, "+
 		"MIG-00000002-0000-0000-0000-000000000002 1g.10gb 9/0 9984, MIG-00000003-0000-0000-0000-000000000003 1g.10gb 10/0 9984")
-	if gpu.NVLinks != nil || !strings.Contains(gpu.Why["nvlinks"], "MIG") {
-		t.Errorf("NVLinks %v: %q", gpu.NVLinks, gpu.Why["nvlinks"])
+	if card.NVLinks != nil || !strings.Contains(card.Why["nvlinks"], "MIG") {
+		t.Errorf("NVLinks %v: %q", card.NVLinks, card.Why["nvlinks"])
 	}
 }
 
@@ -177,8 +177,8 @@ func TestALostGPUStaysInTheList(t *testing.T) {
 			for _, list := range []string{sentence + list, ""} {
 				got := probe(t, machineOf(said(sentence, query).exit(15), said(list).exit(15), said(topology), said(sentence, links).exit(15)))
 				var states []string
-				for _, gpu := range got.GPUs {
-					states = append(states, fmt.Sprintf("%d %s %s", gpu.Index, gpu.UUID, gpu.State))
+				for _, card := range got.GPUs {
+					states = append(states, fmt.Sprintf("%d %s %s", card.Index, card.UUID, card.State))
 				}
 				same(t, "GPUs", strings.Join(states, ", "), "0 GPU-0 ok, 1  lost, 2 GPU-2 ok, 3 GPU-3 ok")
 				lost := got.GPUs[1]
@@ -194,14 +194,14 @@ func TestLinksAreUnknownWhereTheTableNumbersOtherGPUs(t *testing.T) {
 	query, list, _, links := hgx(t, 4)
 	_, _, three, _ := hgx(t, 3)
 	got := probe(t, machineOf(said(query), said(list), said(three), said(links)))
-	if plugins.Islands(got.Links) != nil || !strings.Contains(got.Why["links"], "[0 1 2]") {
+	if gpu.Islands(got.Links) != nil || !strings.Contains(got.Why["links"], "[0 1 2]") {
 		t.Errorf("links %v: %q", got.Links, got.Why["links"])
 	}
 	// The last is lost and the table does without it: the others are known.
 	lost := "Unable to determine the device handle for GPU3: 0000:03:00.0: Unknown Error\n"
 	got = probe(t, machineOf(said(lost, query).exit(15), said(list), said(three), said(links)))
-	same(t, "state", got.GPUs[3].State, plugins.StateLost)
-	same(t, "islands", plugins.Islands(got.Links), [][]int{{0, 1, 2}, {3}})
+	same(t, "state", got.GPUs[3].State, gpu.StateLost)
+	same(t, "islands", gpu.Islands(got.Links), [][]int{{0, 1, 2}, {3}})
 }
 
 func TestADamagedTopologyLeavesTheRest(t *testing.T) {
@@ -221,7 +221,7 @@ func TestEveryTopologySampleFitsAMachineOfItsSize(t *testing.T) {
 		}
 		query, list, _, links := hgx(t, want.HeaderGPUs)
 		got := probe(t, machineOf(said(query), said(list), said(string(sample(t, "topo/"+want.Name))), said(links)))
-		same(t, want.Name, plugins.Islands(got.Links), want.Islands)
+		same(t, want.Name, gpu.Islands(got.Links), want.Islands)
 		same(t, want.Name+": links are known", got.Why["links"] == "", !want.Truncated)
 		same(t, want.Name+": notes", len(got.Notes), len(want.Warnings))
 	}
@@ -236,8 +236,8 @@ func TestLinksThatAreDownShowAgainstTheSisters(t *testing.T) {
 	links = strings.Replace(links, "Link 3: 14.062 GB/s", "Link 3: <inactive>", 1)
 	got := probe(t, machineOf(said(query), said(list), said(topology), said(links)))
 	for i, want := range []string{"3 of 4", "4 of 4", "0 of 4"} {
-		gpu := got.GPUs[i]
-		same(t, "active", fmt.Sprintf("%d of %d", active(gpu.NVLinks), len(gpu.NVLinks)), want)
+		card := got.GPUs[i]
+		same(t, "active", fmt.Sprintf("%d of %d", active(card.NVLinks), len(card.NVLinks)), want)
 	}
 	none := string(sample(t, "nvidia-smi/nvlink-s-a100-pcie-all-inactive.txt"))
 	query, list, topology, _ = hgx(t, 2)
@@ -259,9 +259,9 @@ func TestEveryNVLinkSampleHasLinksOrAReason(t *testing.T) {
 		}
 		query.WriteString("</nvidia_smi_log>")
 		got := probe(t, machineOf(said(query.String()), said(list.String()), answer{}, said(string(text))))
-		for i, gpu := range got.GPUs {
+		for i, card := range got.GPUs {
 			wantNil := reports[i].State == LinksHidden || reports[i].State == LinksUnsupported
-			same(t, path, gpu.NVLinks == nil, wantNil)
+			same(t, path, card.NVLinks == nil, wantNil)
 		}
 	}
 }
@@ -271,8 +271,8 @@ func TestIndicesComeFromTheListAndNotFromTheOrder(t *testing.T) {
 	list := "GPU 2: H100 (UUID: GPU-0)\nGPU 0: H100 (UUID: GPU-1)\nGPU 1: H100 (UUID: GPU-2)\n"
 	got := probe(t, machineOf(said(query), said(list), said(topology), said(links)))
 	var order []string
-	for _, gpu := range got.GPUs {
-		order = append(order, gpu.UUID)
+	for _, card := range got.GPUs {
+		order = append(order, card.UUID)
 	}
 	same(t, "order", strings.Join(order, " "), "GPU-1 GPU-2 GPU-0")
 }
@@ -285,12 +285,12 @@ func TestGPUsOfTheListAreKeptWhenTheQueryHangs(t *testing.T) {
 	hung.Exit = -1
 	got := probe(t, machineOf(hung, said(list), said(topology), said(links)))
 	var states []string
-	for _, gpu := range got.GPUs {
-		states = append(states, gpu.State)
+	for _, card := range got.GPUs {
+		states = append(states, card.State)
 	}
 	same(t, "states", strings.Join(states, " "), "ok ok unknown unknown")
 	same(t, "reason", got.GPUs[2].Why["memory.total"], "no end within 5s, killed")
-	same(t, "islands", plugins.Islands(got.Links), [][]int{{0, 1, 2, 3}})
+	same(t, "islands", gpu.Islands(got.Links), [][]int{{0, 1, 2, 3}})
 	same(t, "name", got.GPUs[3].Name, "NVIDIA H100 80GB HBM3")
 }
 
@@ -305,7 +305,7 @@ func TestWithoutAnyGPUTheReasonIsAnError(t *testing.T) {
 				t.Errorf("%s: %+v, %v", path, got, err)
 			}
 		case want.Class == GPULost:
-			if err != nil || len(got.GPUs) != 1 || got.GPUs[0].State != plugins.StateLost {
+			if err != nil || len(got.GPUs) != 1 || got.GPUs[0].State != gpu.StateLost {
 				t.Errorf("%s: %+v, %v", path, got, err)
 			}
 		default:
@@ -348,5 +348,5 @@ func TestWhatDoesNotFitIsNoted(t *testing.T) {
 func TestAGPUThatNeedsAResetIsSeenByItsLinks(t *testing.T) {
 	query, list, topology, _ := hgx(t, 1)
 	got := probe(t, machineOf(said(query), said(list), said(topology), said(list, "NVML: GPU requires reset\n")))
-	same(t, "state", got.GPUs[0].State, plugins.StateNeedsReset)
+	same(t, "state", got.GPUs[0].State, gpu.StateNeedsReset)
 }

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
-var _ plugins.GPUSampler = (*Prober)(nil)
+var _ gpu.Sampler = (*Prober)(nil)
 
 // sampleEvery is how many seconds should lie between two samples: each starts nvidia-smi
 // twice, which takes tens to hundreds of milliseconds of CPU time.
@@ -24,7 +24,7 @@ const (
 
 // Sample asks nvidia-smi for memory, utilisation and processes only. It does not tell of MIG
 // instances, and of processes only those that compute.
-func (p *Prober) Sample(ctx context.Context) (*plugins.GPUSamples, error) {
+func (p *Prober) Sample(ctx context.Context) (*gpu.Samples, error) {
 	var devices, processes answer
 	var running sync.WaitGroup
 	running.Go(func() { devices.Output, devices.err = p.runner.Run(ctx, sampleQuery, sampleFormat) })
@@ -33,7 +33,7 @@ func (p *Prober) Sample(ctx context.Context) (*plugins.GPUSamples, error) {
 	if err := devices.trouble(); err != nil {
 		return nil, err
 	}
-	found := &plugins.GPUSamples{Source: Source, Every: sampleEvery, GPUs: parseSamples(devices.Stdout)}
+	found := &gpu.Samples{Source: Source, Every: sampleEvery, GPUs: parseSamples(devices.Stdout)}
 	takeProcesses(found.GPUs, processes)
 	for i := range found.GPUs {
 		found.GPUs[i].Explain("nvidia-smi does not tell it")
@@ -42,14 +42,14 @@ func (p *Prober) Sample(ctx context.Context) (*plugins.GPUSamples, error) {
 }
 
 // parseSamples reads the rows of sampleQuery. Sentences about lost GPUs stand among them.
-func parseSamples(output []byte) []plugins.GPUSample {
-	found := []plugins.GPUSample{}
+func parseSamples(output []byte) []gpu.Sample {
+	found := []gpu.Sample{}
 	for line := range lines(output) {
 		cells := strings.Split(line, ", ")
 		if len(cells) != 6 || !isIndex(cells[0]) {
 			continue
 		}
-		g := plugins.GPUSample{Index: digits(cells[0]), UUID: cells[1], State: plugins.StateOK, Why: map[string]string{}}
+		g := gpu.Sample{Index: digits(cells[0]), UUID: cells[1], State: gpu.StateOK, Why: map[string]string{}}
 		row := csvRow{why: g.Why}
 		g.Memory.Total, g.Memory.Used = row.bytes("memory.total", cells[2]), row.bytes("memory.used", cells[3])
 		g.Utilization.GPU, g.Utilization.Memory = row.percent("utilization.gpu", cells[4]), row.percent("utilization.memory", cells[5])
@@ -63,16 +63,16 @@ func isIndex(text string) bool {
 }
 
 // takeProcesses reads the rows of sampleProcesses. A name may hold commas, and is the last.
-func takeProcesses(gpus []plugins.GPUSample, a answer) {
+func takeProcesses(gpus []gpu.Sample, a answer) {
 	if err := a.trouble(); err != nil {
 		for i := range gpus {
 			gpus[i].Why["processes"] = err.Error()
 		}
 		return
 	}
-	byUUID := map[string]*plugins.GPUSample{}
+	byUUID := map[string]*gpu.Sample{}
 	for i := range gpus {
-		gpus[i].Processes = []plugins.Process{}
+		gpus[i].Processes = []gpu.Process{}
 		byUUID[gpus[i].UUID] = &gpus[i]
 	}
 	for line := range lines(a.Stdout) {
@@ -85,7 +85,7 @@ func takeProcesses(gpus []plugins.GPUSample, a answer) {
 		if pid == nil || *pid <= 0 {
 			continue
 		}
-		p := plugins.Process{PID: *pid, Name: cells[3], Kind: "compute", Memory: row.bytes("processes.memory", cells[2])}
+		p := gpu.Process{PID: *pid, Name: cells[3], Kind: "compute", Memory: row.bytes("processes.memory", cells[2])}
 		if reason := row.why["processes.memory"]; reason != "" {
 			g.Why["processes.memory"] = reason
 		}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // sampling is a runner with these answers to the two commands of a sample.
@@ -24,7 +24,7 @@ func TestASampleIsReadFromTwoTables(t *testing.T) {
 	same(t, "GPUs and period", []any{len(got.GPUs), got.Every > 10}, []any{2, true})
 	a, b := got.GPUs[0], got.GPUs[1]
 	same(t, "first", []any{a.UUID, a.State, *a.Memory.Used >> 20, *a.Memory.Total >> 20, *a.Utilization.GPU, *a.Utilization.Memory},
-		[]any{"GPU-a", plugins.StateOK, uint64(70000), uint64(81559), 100, 43})
+		[]any{"GPU-a", gpu.StateOK, uint64(70000), uint64(81559), 100, 43})
 	same(t, "its process", []any{a.Processes[0].PID, a.Processes[0].Name, *a.Processes[0].Memory >> 20}, []any{4711, "/usr/bin/python, with a comma", uint64(69000)})
 	same(t, "second", []any{b.Utilization.GPU == nil, b.Why["utilization.gpu"] != "", b.Processes[0].Memory == nil, b.Why["processes.memory"] != ""}, []any{true, true, true, true})
 	same(t, "asked", len(r.asked), 2)

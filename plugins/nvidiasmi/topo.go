@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Topology is the table of nvidia-smi topo -m.
@@ -224,17 +224,17 @@ func (t *Topology) fault(format string, args ...any) {
 
 // Links are the ways between the GPUs, in the order of the header. They are trusted only
 // as a whole. SOC is the word of old drivers for SYS.
-func (t *Topology) Links() ([][]plugins.Link, error) {
+func (t *Topology) Links() ([][]gpu.Link, error) {
 	if !t.gpusFit {
 		return nil, fmt.Errorf("table of nvidia-smi topo -m is damaged: %s", strings.Join(t.Problems, "; "))
 	}
-	links := make([][]plugins.Link, len(t.Rows))
+	links := make([][]gpu.Link, len(t.Rows))
 	for i, row := range t.Rows {
 		for _, cell := range row.Cells {
 			if cell == "SOC" {
 				cell = "SYS"
 			}
-			links[i] = append(links[i], plugins.Link(cell))
+			links[i] = append(links[i], gpu.Link(cell))
 		}
 	}
 	return links, nil

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // rightTable is what expected.json has of one topology sample.
@@ -124,7 +124,7 @@ func sameLinks(t *testing.T, got *Topology, want rightTable) {
 	}
 	same(t, "NVLinks", slices.Sorted(maps.Keys(nv)), want.NVLink)
 	same(t, "other ways", slices.Sorted(maps.Keys(others)), want.Others)
-	same(t, "islands", plugins.Islands(links), want.Islands)
+	same(t, "islands", gpu.Islands(links), want.Islands)
 	same(t, "cliques", maximalCliques(links), want.Cliques)
 	for _, row := range links {
 		if slices.Contains(row, "SOC") {
@@ -133,7 +133,7 @@ func sameLinks(t *testing.T, got *Topology, want rightTable) {
 	}
 }
 
-func maximalCliques(links [][]plugins.Link) [][]int {
+func maximalCliques(links [][]gpu.Link) [][]int {
 	var all [][]int
 	for set := 1; set < 1<<len(links); set++ {
 		if members := cliqueOf(links, set); members != nil && !extendable(links, set) {
@@ -144,7 +144,7 @@ func maximalCliques(links [][]plugins.Link) [][]int {
 	return all
 }
 
-func cliqueOf(links [][]plugins.Link, set int) []int {
+func cliqueOf(links [][]gpu.Link, set int) []int {
 	var members []int
 	for i := range links {
 		if set&(1<<i) == 0 {
@@ -160,7 +160,7 @@ func cliqueOf(links [][]plugins.Link, set int) []int {
 	return members
 }
 
-func extendable(links [][]plugins.Link, set int) bool {
+func extendable(links [][]gpu.Link, set int) bool {
 	for i := range links {
 		if set&(1<<i) == 0 && cliqueOf(links, set|1<<i) != nil {
 			return true
@@ -252,5 +252,5 @@ func TestIslandsWithoutCrossLinksAreTwo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "islands", plugins.Islands(links), [][]int{{0, 1}, {2, 3}})
+	same(t, "islands", gpu.Islands(links), [][]int{{0, 1}, {2, 3}})
 }

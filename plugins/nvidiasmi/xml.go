@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Log is the answer of nvidia-smi -q -x: all that it tells of each GPU but the names of
@@ -19,7 +19,7 @@ type Log struct {
 	Driver   *string
 	CUDA     *string
 	Attached *int // GPUs that the driver counts
-	GPUs     []plugins.GPU
+	GPUs     []gpu.GPU
 	Why      map[string]string
 }
 
@@ -36,8 +36,8 @@ func ParseXML(output []byte) (*Log, error) {
 	}
 	head, gpus, err := readLog(newTreeReader(output[begin:]))
 	log.finish(head)
-	for _, gpu := range gpus {
-		log.GPUs = append(log.GPUs, readGPU(gpu, log.absence()))
+	for _, card := range gpus {
+		log.GPUs = append(log.GPUs, readGPU(card, log.absence()))
 	}
 	if err != nil {
 		return log, fmt.Errorf("nvidia-smi -q -x after %d GPUs: %w", len(gpus), err)
@@ -99,44 +99,44 @@ func (l *Log) absence() string {
 
 // readGPU reads one GPU. Old and new names of an element stand side by side; the first
 // that is there counts.
-func readGPU(e *element, absent string) plugins.GPU {
+func readGPU(e *element, absent string) gpu.GPU {
 	v := values{e: e, why: map[string]string{}, absent: absent}
-	gpu := plugins.GPU{
+	card := gpu.GPU{
 		Index: -1,
 		UUID:  v.optional("uuid"),
 		Name:  v.optional("product_name"),
 		State: v.state(),
-		PCIe: plugins.PCIe{
+		PCIe: gpu.PCIe{
 			Generation:    v.number("pcie.generation", "pci/pci_gpu_link_info/pcie_gen/current_link_gen"),
 			GenerationMax: v.number("pcie.generation_max", "pci/pci_gpu_link_info/pcie_gen/max_link_gen"),
 			Width:         v.number("pcie.width", "pci/pci_gpu_link_info/link_widths/current_link_width"),
 			WidthMax:      v.number("pcie.width_max", "pci/pci_gpu_link_info/link_widths/max_link_width"),
 		},
-		Memory: plugins.Memory{
+		Memory: gpu.Memory{
 			Total:    v.bytes("memory.total", "fb_memory_usage/total"),
 			Used:     v.bytes("memory.used", "fb_memory_usage/used"),
 			Reserved: v.bytes("memory.reserved", "fb_memory_usage/reserved"),
 		},
 		Processes:   v.processes(),
 		ComputeMode: v.word("compute_mode", "compute_mode"),
-		MIG: plugins.MIG{
+		MIG: gpu.MIG{
 			Enabled:   v.yes("mig.enabled", "mig_mode/current_mig"),
 			Pending:   v.yes("mig.pending", "mig_mode/pending_mig"),
 			Instances: v.instances(),
 		},
-		ECC: plugins.ECC{
+		ECC: gpu.ECC{
 			Enabled:      v.yes("ecc.enabled", "ecc_mode/current_ecc"),
 			Volatile:     v.sum("ecc.volatile_uncorrected", uncorrected("volatile")...),
 			Aggregate:    v.sum("ecc.aggregate_uncorrected", uncorrected("aggregate")...),
 			SRAMVolatile: v.sum("ecc.sram_volatile_uncorrected", sramUncorrected("volatile")...),
 		},
-		Remapped: plugins.Remapped{
+		Remapped: gpu.Remapped{
 			Correctable:   v.number("remapped.correctable", "remapped_rows/remapped_row_corr"),
 			Uncorrectable: v.number("remapped.uncorrectable", "remapped_rows/remapped_row_unc"),
 			Pending:       v.yes("remapped.pending", "remapped_rows/remapped_row_pending"),
 			Failed:        v.yes("remapped.failed", "remapped_rows/remapped_row_failure"),
 		},
-		Retired: plugins.Retired{
+		Retired: gpu.Retired{
 			SingleBit: v.number("retired.single_bit", "retired_pages/multiple_single_bit_retirement/retired_count"),
 			DoubleBit: v.number("retired.double_bit", "retired_pages/double_bit_retirement/retired_count"),
 			Pending:   v.yes("retired.pending", "retired_pages/pending_retirement", "retired_pages/pending_blacklist"),
@@ -147,11 +147,11 @@ func readGPU(e *element, absent string) plugins.GPU {
 		Fabric:      v.fabric(),
 		Why:         v.why,
 	}
-	gpu.PCI, _ = plugins.SysfsPCI(v.optional("pci/pci_bus_id"))
-	if gpu.PCI == "" {
-		gpu.PCI, _ = plugins.SysfsPCI(e.id)
+	card.PCI, _ = gpu.SysfsPCI(v.optional("pci/pci_bus_id"))
+	if card.PCI == "" {
+		card.PCI, _ = gpu.SysfsPCI(e.id)
 	}
-	return gpu
+	return card
 }
 
 // uncorrected are the counters that add up to all uncorrected errors: of a chip generation
@@ -172,28 +172,28 @@ func sramUncorrected(since string) []string {
 
 // state looks at what the driver says in place of values.
 func (v *values) state() string {
-	state := plugins.StateOK
+	state := gpu.StateOK
 	v.e.walk(func(text string) {
 		lower := strings.ToLower(bare(text))
 		switch {
-		case state == plugins.StateLost:
+		case state == gpu.StateLost:
 			return
 		case strings.HasPrefix(lower, "gpu is lost"):
-			state = plugins.StateLost
+			state = gpu.StateLost
 		case strings.HasPrefix(lower, "gpu requires reset"):
-			state = plugins.StateNeedsReset
+			state = gpu.StateNeedsReset
 		default:
 			return
 		}
 		v.says("state", text)
 	})
-	if state != plugins.StateOK {
+	if state != gpu.StateOK {
 		return state
 	}
 	for _, path := range []string{"uuid", "fb_memory_usage/total", "fb_memory_usage/used"} {
 		if found := v.e.at(path); found != nil && isError(found.text) {
 			v.says("state", found.text)
-			return plugins.StateUnknown
+			return gpu.StateUnknown
 		}
 	}
 	return state
@@ -280,7 +280,7 @@ var kinds = map[string]string{"C": "compute", "G": "graphics", "C+G": "both", "M
 func kind(letters string) string { return cmp.Or(kinds[letters], strings.ToLower(letters)) }
 
 // processes reads who holds memory. A list that says "N/A" is not an empty one.
-func (v *values) processes() []plugins.Process {
+func (v *values) processes() []gpu.Process {
 	list := v.e.at("processes")
 	switch {
 	case list == nil:
@@ -290,14 +290,14 @@ func (v *values) processes() []plugins.Process {
 		v.says("processes", list.text)
 		return nil
 	}
-	found := []plugins.Process{}
+	found := []gpu.Process{}
 	for _, e := range list.kids {
 		of := values{e: e, why: map[string]string{}, absent: v.absent}
 		pid := of.number("pid", "pid")
 		if e.name != "process_info" || pid == nil {
 			continue
 		}
-		process := plugins.Process{
+		process := gpu.Process{
 			PID: *pid, Name: of.optional("process_name"), Kind: kind(of.optional("type")),
 			Memory: of.bytes("processes.memory", "used_memory"),
 			GI:     of.number("", "gpu_instance_id"), CI: of.number("", "compute_instance_id"),
@@ -311,7 +311,7 @@ func (v *values) processes() []plugins.Process {
 }
 
 // instances reads the MIG devices; their names come from nvidia-smi -L.
-func (v *values) instances() []plugins.MIGInstance {
+func (v *values) instances() []gpu.MIGInstance {
 	list := v.e.at("mig_devices")
 	switch {
 	case list == nil:
@@ -321,14 +321,14 @@ func (v *values) instances() []plugins.MIGInstance {
 		v.says("mig.instances", list.text)
 		return nil
 	}
-	found := []plugins.MIGInstance{}
+	found := []gpu.MIGInstance{}
 	for _, e := range list.kids {
 		of := values{e: e, why: map[string]string{}}
 		index := of.number("", "index")
 		if e.name != "mig_device" || index == nil {
 			continue
 		}
-		found = append(found, plugins.MIGInstance{
+		found = append(found, gpu.MIGInstance{
 			Index:  *index,
 			GI:     of.number("", "gpu_instance_id"),
 			CI:     of.number("", "compute_instance_id"),
@@ -336,6 +336,6 @@ func (v *values) instances() []plugins.MIGInstance {
 			Used:   of.bytes("", "fb_memory_usage/used"),
 		})
 	}
-	slices.SortStableFunc(found, func(a, b plugins.MIGInstance) int { return a.Index - b.Index })
+	slices.SortStableFunc(found, func(a, b gpu.MIGInstance) int { return a.Index - b.Index })
 	return found
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // parsed reads a sample that must be whole.
@@ -51,7 +51,7 @@ var rightGPUs = map[string]string{
 }
 
 // row writes what was read as rightGPUs has it.
-func row(log *Log, g plugins.GPU) string {
+func row(log *Log, g gpu.GPU) string {
 	var processes []string
 	for _, p := range g.Processes {
 		text := fmt.Sprintf("%d %s %s %s", p.PID, p.Kind, mibs(p.Memory), p.Name)
@@ -109,19 +109,19 @@ func TestEveryXMLSampleIsReadRight(t *testing.T) {
 			if len(log.GPUs) != 1 {
 				t.Fatalf("%d GPUs", len(log.GPUs))
 			}
-			gpu := log.GPUs[0]
-			if got, want := row(log, gpu), rightGPUs[filepath.Base(path)]; got != want {
+			card := log.GPUs[0]
+			if got, want := row(log, card), rightGPUs[filepath.Base(path)]; got != want {
 				t.Errorf("\n got %s\nwant %s", got, want)
 			}
-			same(t, "state", gpu.State, plugins.StateOK)
-			for _, name := range gpu.Unknown() {
-				if gpu.Why[name] == "" && name != "nvlinks" {
+			same(t, "state", card.State, gpu.StateOK)
+			for _, name := range card.Unknown() {
+				if card.Why[name] == "" && name != "nvlinks" {
 					t.Errorf("%s is nil without a reason", name)
 				}
 			}
-			for name := range gpu.Why {
-				if !slices.Contains(gpu.Unknown(), name) {
-					t.Errorf("%s has a value and a reason why not: %s", name, gpu.Why[name])
+			for name := range card.Why {
+				if !slices.Contains(card.Unknown(), name) {
+					t.Errorf("%s has a value and a reason why not: %s", name, card.Why[name])
 				}
 			}
 		})
@@ -208,7 +208,7 @@ func TestQueryCapturesOfTheSameMachineAgree(t *testing.T) {
 // fromCell writes a cell of the CSV as the test shows values.
 func fromCell(cell string) string {
 	cell = strings.TrimSuffix(cell, " MiB")
-	if pci, is := plugins.SysfsPCI(cell); is {
+	if pci, is := gpu.SysfsPCI(cell); is {
 		return pci
 	}
 	switch cell {
@@ -256,15 +256,15 @@ func TestMemoryFaultsOfExcerptsAreRead(t *testing.T) {
 	pages := answers["q-page-retirement-v100-8gpu-bad.txt"]
 	gpus := parsed(t, "nvidia-smi/q-page-retirement-v100-8gpu-bad.txt").GPUs
 	same(t, "GPUs", len(gpus), len(pages.Retired))
-	for i, gpu := range gpus {
-		same(t, "pages", *gpu.Retired.SingleBit+*gpu.Retired.DoubleBit, pages.Retired[i])
-		same(t, "pending", *gpu.Retired.Pending, pages.Pending[i])
-		same(t, "PCI", gpu.PCI, fmt.Sprintf("%04x:00:00.0", i+1))
+	for i, card := range gpus {
+		same(t, "pages", *card.Retired.SingleBit+*card.Retired.DoubleBit, pages.Retired[i])
+		same(t, "pending", *card.Retired.Pending, pages.Pending[i])
+		same(t, "PCI", card.PCI, fmt.Sprintf("%04x:00:00.0", i+1))
 	}
 }
 
 // changed is a GPU of a sample with one element changed; no public XML has these values.
-func changed(t *testing.T, name string, change ...string) plugins.GPU {
+func changed(t *testing.T, name string, change ...string) gpu.GPU {
 	t.Helper()
 	text := string(sample(t, "nvidia-smi/"+name))
 	for i := 0; i < len(change); i += 2 {
@@ -320,14 +320,14 @@ func TestRecoveryActionsAreThoseOfTheDriver(t *testing.T) {
 		"Drain P2P": "drain_p2p", "Drain and Reset": "drain_and_reset", "Bus Reset": "bus_reset",
 		"N/A": "-", "[Unknown Error]": "-", "Requested functionality has been deprecated": "-",
 	} {
-		gpu := changed(t, new595, "<gpu_recovery_action>None", "<gpu_recovery_action>"+said)
-		same(t, said, show(gpu.Recovery), want)
+		card := changed(t, new595, "<gpu_recovery_action>None", "<gpu_recovery_action>"+said)
+		same(t, said, show(card.Recovery), want)
 	}
 	for _, test := range []struct{ reset, drain, want string }{
 		{"No", "No", "-"}, {"Yes", "No", "gpu_reset"}, {"No", "Yes", "drain_and_reset"}, {"N/A", "N/A", "-"},
 	} {
-		gpu := changed(t, mig535, "<reset_required>No", "<reset_required>"+test.reset, "<drain_and_reset_recommended>No", "<drain_and_reset_recommended>"+test.drain)
-		same(t, "before recovery actions: "+test.reset+" "+test.drain, show(gpu.Recovery), test.want)
+		card := changed(t, mig535, "<reset_required>No", "<reset_required>"+test.reset, "<drain_and_reset_recommended>No", "<drain_and_reset_recommended>"+test.drain)
+		same(t, "before recovery actions: "+test.reset+" "+test.drain, show(card.Recovery), test.want)
 	}
 }
 
@@ -336,8 +336,8 @@ func TestFabricThatCompletedWithAnErrorHasFailed(t *testing.T) {
 		{"Completed", "Success", "completed"}, {"Completed", "N/A", "completed"}, {"Completed", "Insufficient Resources", "failed"},
 		{"In Progress", "N/A", "in_progress"}, {"Not Started", "N/A", "not_started"}, {"Not Supported", "N/A", "-"},
 	} {
-		gpu := changed(t, mig535, "<state>N/A", "<state>"+test.state, "<status>N/A", "<status>"+test.status)
-		same(t, test.state+" "+test.status, show(gpu.Fabric), test.want)
+		card := changed(t, mig535, "<state>N/A", "<state>"+test.state, "<status>N/A", "<status>"+test.status)
+		same(t, test.state+" "+test.status, show(card.Fabric), test.want)
 	}
 }
 
@@ -356,17 +356,17 @@ func TestNoSpellingOfNothingBecomesAValue(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s with %q: %v", name, nothing, err)
 			}
-			gpu := log.GPUs[0]
-			gpu.Why, gpu.State, gpu.PCI = nil, "", ""
+			card := log.GPUs[0]
+			card.Why, card.State, card.PCI = nil, "", ""
 			if nothing == "-1" || nothing == "12 %" || strings.HasPrefix(nothing, "9") {
-				gpu.ComputeMode, gpu.Recovery, gpu.Fabric, gpu.Name, gpu.UUID = nil, nil, nil, "", ""
+				card.ComputeMode, card.Recovery, card.Fabric, card.Name, card.UUID = nil, nil, nil, "", ""
 			}
-			if len(gpu.MIG.Instances)+len(gpu.Processes) > 0 {
-				t.Errorf("%s with %q: %v %v", name, nothing, gpu.MIG.Instances, gpu.Processes)
+			if len(card.MIG.Instances)+len(card.Processes) > 0 {
+				t.Errorf("%s with %q: %v %v", name, nothing, card.MIG.Instances, card.Processes)
 			}
-			gpu.MIG.Instances, gpu.Processes = nil, nil
-			got, _ := json.Marshal(gpu)
-			want, _ := json.Marshal(plugins.GPU{Index: -1})
+			card.MIG.Instances, card.Processes = nil, nil
+			got, _ := json.Marshal(card)
+			want, _ := json.Marshal(gpu.GPU{Index: -1})
 			if !bytes.Equal(got, want) {
 				t.Errorf("%s with %q:\n got %s\nwant %s", name, nothing, got, want)
 			}
@@ -388,25 +388,25 @@ func everyValue(text []byte, value string) []byte {
 }
 
 func TestListsThatCannotBeReadAreNotEmpty(t *testing.T) {
-	gpu := changed(t, new595, "<processes>", "<processes>N/A</processes><others>", "</processes>\n\t\t<accounted", "</others>\n\t\t<accounted", "None\n", "[Unknown Error]\n")
-	if gpu.Processes != nil || gpu.Why["processes"] == "" {
-		t.Errorf("processes %v: %q", gpu.Processes, gpu.Why["processes"])
+	card := changed(t, new595, "<processes>", "<processes>N/A</processes><others>", "</processes>\n\t\t<accounted", "</others>\n\t\t<accounted", "None\n", "[Unknown Error]\n")
+	if card.Processes != nil || card.Why["processes"] == "" {
+		t.Errorf("processes %v: %q", card.Processes, card.Why["processes"])
 	}
-	if gpu.MIG.Instances != nil || gpu.Why["mig.instances"] == "" {
-		t.Errorf("MIG devices %v: %q", gpu.MIG.Instances, gpu.Why["mig.instances"])
+	if card.MIG.Instances != nil || card.Why["mig.instances"] == "" {
+		t.Errorf("MIG devices %v: %q", card.MIG.Instances, card.Why["mig.instances"])
 	}
 }
 
 func TestStateIsSeenAmongTheValues(t *testing.T) {
 	for _, test := range []struct{ from, to, want string }{
-		{"<fan_speed>30 %", "<fan_speed>[GPU is lost]", plugins.StateLost},
-		{"<fan_speed>30 %", "<fan_speed>[GPU requires reset]", plugins.StateNeedsReset},
-		{"<fan_speed>30 %", "<fan_speed>[Unknown Error]", plugins.StateOK},
-		{"<total>20475 MiB", "<total>Unknown Error", plugins.StateUnknown},
+		{"<fan_speed>30 %", "<fan_speed>[GPU is lost]", gpu.StateLost},
+		{"<fan_speed>30 %", "<fan_speed>[GPU requires reset]", gpu.StateNeedsReset},
+		{"<fan_speed>30 %", "<fan_speed>[Unknown Error]", gpu.StateOK},
+		{"<total>20475 MiB", "<total>Unknown Error", gpu.StateUnknown},
 	} {
-		gpu := changed(t, new595, test.from, test.to)
-		same(t, test.to, gpu.State, test.want)
-		same(t, test.to+" has a reason", gpu.Why["state"] != "", test.want != plugins.StateOK)
+		card := changed(t, new595, test.from, test.to)
+		same(t, test.to, card.State, test.want)
+		same(t, test.to+" has a reason", card.Why["state"] != "", test.want != gpu.StateOK)
 	}
 }
 

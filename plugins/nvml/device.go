@@ -5,21 +5,21 @@ package nvml
 import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // device is one GPU while it is read.
 type device struct {
 	nvml.Device // nil: there is no handle
 	probe       *probe
-	gpu         plugins.GPU
+	card        gpu.GPU
 	ports       []port // of NVLink
 }
 
 // open gets the handle of a GPU by nvmlDeviceGetHandleByIndex, whose indices are those of
 // nvidia-smi, and reads what it is.
 func (r *probe) open(index int) *device {
-	d := &device{probe: r, gpu: plugins.GPU{Index: index, State: plugins.StateOK, Why: map[string]string{}}}
+	d := &device{probe: r, card: gpu.GPU{Index: index, State: gpu.StateOK, Why: map[string]string{}}}
 	handle, ret := r.lib.DeviceGetHandleByIndex(index)
 	if ret != nvml.SUCCESS {
 		d.unopened(ret)
@@ -27,13 +27,13 @@ func (r *probe) open(index int) *device {
 	}
 	d.Device = handle
 	if uuid := ask(d, "uuid", "nvmlDeviceGetUUID", d.GetUUID); uuid != nil {
-		d.gpu.UUID = *uuid
+		d.card.UUID = *uuid
 	}
 	if name := ask(d, "name", "nvmlDeviceGetName", d.GetName); name != nil {
-		d.gpu.Name = *name
+		d.card.Name = *name
 	}
 	if pci := ask(d, "pci", "nvmlDeviceGetPciInfo", d.GetPciInfo); pci != nil {
-		d.gpu.PCI = address(*pci)
+		d.card.PCI = address(*pci)
 	}
 	return d
 }
@@ -41,28 +41,28 @@ func (r *probe) open(index int) *device {
 // unopened gives a state to a GPU without a handle. "Unknown Error" instead of one is what
 // a GPU that has fallen off the bus amounts to (Xid 79).
 func (d *device) unopened(ret nvml.Return) {
-	state := plugins.StateUnknown
+	state := gpu.StateUnknown
 	switch ret {
 	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_UNKNOWN:
-		state = plugins.StateLost
+		state = gpu.StateLost
 	case nvml.ERROR_RESET_REQUIRED:
-		state = plugins.StateNeedsReset
+		state = gpu.StateNeedsReset
 	}
 	d.state(state, d.probe.reason("nvmlDeviceGetHandleByIndex", ret))
 }
 
 // state sets a state with its reason; that a GPU is lost outweighs all.
 func (d *device) state(state, reason string) {
-	if d.gpu.State != plugins.StateLost {
-		d.gpu.State = state
-		d.gpu.Why["state"] = reason
+	if d.card.State != gpu.StateLost {
+		d.card.State = state
+		d.card.Why["state"] = reason
 	}
 }
 
 // ask is get for a value of the GPU.
 func ask[T any](d *device, name, symbol string, call func() (T, nvml.Return)) *T {
 	last := nvml.ERROR_FUNCTION_NOT_FOUND
-	value := get(d.probe, d.gpu.Why, name, symbol, func() (T, nvml.Return) {
+	value := get(d.probe, d.card.Why, name, symbol, func() (T, nvml.Return) {
 		value, ret := call()
 		last = ret
 		return value, ret
@@ -76,19 +76,19 @@ func ask[T any](d *device, name, symbol string, call func() (T, nvml.Return)) *T
 func (d *device) failed(name string, ret nvml.Return) {
 	switch ret {
 	case nvml.ERROR_GPU_IS_LOST:
-		d.state(plugins.StateLost, d.probe.reason("", ret))
+		d.state(gpu.StateLost, d.probe.reason("", ret))
 	case nvml.ERROR_RESET_REQUIRED:
-		d.state(plugins.StateNeedsReset, d.probe.reason("", ret))
+		d.state(gpu.StateNeedsReset, d.probe.reason("", ret))
 	case nvml.ERROR_UNKNOWN:
-		if (name == "uuid" || name == "memory.total") && d.gpu.State == plugins.StateOK {
-			d.state(plugins.StateUnknown, d.probe.reason("", ret))
+		if (name == "uuid" || name == "memory.total") && d.card.State == gpu.StateOK {
+			d.state(gpu.StateUnknown, d.probe.reason("", ret))
 		}
 	}
 }
 
 // alive tells whether it makes sense to ask on. A lost GPU answers nothing, and may take
 // long for each.
-func (d *device) alive() bool { return d.Device != nil && d.gpu.State != plugins.StateLost }
+func (d *device) alive() bool { return d.Device != nil && d.card.State != gpu.StateLost }
 
 // read reads all but what the GPU is, until it is seen to be lost.
 func (d *device) read() {
@@ -107,18 +107,18 @@ func (d *device) read() {
 // finish gives a reason to all that is still nil without one, and takes away the reasons
 // of values that are there by another way.
 func (d *device) finish() {
-	if d.gpu.UUID != "" {
-		delete(d.gpu.Why, "uuid")
+	if d.card.UUID != "" {
+		delete(d.card.Why, "uuid")
 	}
-	if d.gpu.PCI != "" {
-		delete(d.gpu.Why, "pci")
+	if d.card.PCI != "" {
+		delete(d.card.Why, "pci")
 	}
-	if d.gpu.Name != "" {
-		delete(d.gpu.Why, "name")
+	if d.card.Name != "" {
+		delete(d.card.Why, "name")
 	}
-	reason := d.gpu.Why["state"]
+	reason := d.card.Why["state"]
 	if reason == "" {
 		reason = "NVML does not tell it"
 	}
-	d.gpu.Explain(reason)
+	d.card.Explain(reason)
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // lose makes the handle of a GPU fail from now on.
@@ -26,21 +26,21 @@ func (m *machine) lose(index int, ret nvml.Return) {
 
 func TestAGPUWithoutAHandleHasAState(t *testing.T) {
 	for ret, want := range map[nvml.Return]string{
-		nvml.ERROR_GPU_IS_LOST: plugins.StateLost, nvml.ERROR_UNKNOWN: plugins.StateLost,
-		nvml.ERROR_RESET_REQUIRED: plugins.StateNeedsReset, nvml.ERROR_NO_PERMISSION: plugins.StateUnknown,
-		nvml.ERROR_IRQ_ISSUE: plugins.StateUnknown,
+		nvml.ERROR_GPU_IS_LOST: gpu.StateLost, nvml.ERROR_UNKNOWN: gpu.StateLost,
+		nvml.ERROR_RESET_REQUIRED: gpu.StateNeedsReset, nvml.ERROR_NO_PERMISSION: gpu.StateUnknown,
+		nvml.ERROR_IRQ_ISSUE: gpu.StateUnknown,
 	} {
 		m := dgx(4)
 		m.lose(1, ret)
 		got := probed(t, m.prober(t))
-		gpu := got.GPUs[1]
-		same(t, ret.Error(), gpu.State, want)
-		same(t, "index", gpu.Index, 1)
-		if gpu.Why["state"] == "" || gpu.Why["memory.total"] != gpu.Why["state"] {
-			t.Errorf("%v: reasons %q, %q", ret, gpu.Why["state"], gpu.Why["memory.total"])
+		card := got.GPUs[1]
+		same(t, ret.Error(), card.State, want)
+		same(t, "index", card.Index, 1)
+		if card.Why["state"] == "" || card.Why["memory.total"] != card.Why["state"] {
+			t.Errorf("%v: reasons %q, %q", ret, card.Why["state"], card.Why["memory.total"])
 		}
 		same(t, "links", got.Links, `[[X  NV12 NV12] [ X  ] [NV12  X NV12] [NV12  NV12 X]]`)
-		same(t, "islands", plugins.Islands(got.Links), [][]int{{0, 2, 3}, {1}})
+		same(t, "islands", gpu.Islands(got.Links), [][]int{{0, 2, 3}, {1}})
 	}
 }
 
@@ -50,11 +50,11 @@ func TestAGPULostWhileReadIsAskedNoMore(t *testing.T) {
 	m.gpus[0].GetComputeModeFunc = says[nvml.ComputeMode](nvml.ERROR_GPU_IS_LOST)
 	m.gpus[0].GetTotalEccErrorsFunc = nil // to call it would end the test
 	got := probed(t, m.prober(t))
-	gpu := got.GPUs[0]
-	same(t, "state", gpu.State, plugins.StateLost)
-	same(t, "UUID and PCI", gpu.UUID+" "+gpu.PCI, "GPU-0 0000:07:00.0")
-	same(t, "memory", show(gpu.Memory.Total), 40<<30)
-	same(t, "reason", gpu.Why["ecc.enabled"], `NVML says "ERROR_GPU_IS_LOST"`)
+	card := got.GPUs[0]
+	same(t, "state", card.State, gpu.StateLost)
+	same(t, "UUID and PCI", card.UUID+" "+card.PCI, "GPU-0 0000:07:00.0")
+	same(t, "memory", show(card.Memory.Total), 40<<30)
+	same(t, "reason", card.Why["ecc.enabled"], `NVML says "ERROR_GPU_IS_LOST"`)
 	same(t, "link", got.Links[0][1], "")
 }
 
@@ -64,11 +64,11 @@ func TestAGPUThatNeedsAResetTellsTheRest(t *testing.T) {
 		return 0, 0, false, false, nvml.ERROR_RESET_REQUIRED
 	}
 	m.gpus[0].GetFieldValuesFunc = fields(map[uint32]uint64{nvml.FI_DEV_GET_GPU_RECOVERY_ACTION: 1})
-	gpu := probed(t, m.prober(t)).GPUs[0]
-	same(t, "state", gpu.State, plugins.StateNeedsReset)
-	same(t, "recovery", show(gpu.Recovery), "gpu_reset")
-	same(t, "remapped", show(gpu.Remapped.Pending)+" "+gpu.Why["remapped.pending"], `nil NVML says "ERROR_RESET_REQUIRED"`)
-	same(t, "NVLinks", len(gpu.NVLinks), 12)
+	card := probed(t, m.prober(t)).GPUs[0]
+	same(t, "state", card.State, gpu.StateNeedsReset)
+	same(t, "recovery", show(card.Recovery), "gpu_reset")
+	same(t, "remapped", show(card.Remapped.Pending)+" "+card.Why["remapped.pending"], `nil NVML says "ERROR_RESET_REQUIRED"`)
+	same(t, "NVLinks", len(card.NVLinks), 12)
 }
 
 func TestUnknownErrorsOfWhatEveryGPUTellsMakeAStateUnknown(t *testing.T) {
@@ -87,9 +87,9 @@ func TestALostGPUIsKnownFromTheProbeBefore(t *testing.T) {
 	probed(t, p)
 	m.lose(2, nvml.ERROR_GPU_IS_LOST)
 	for range 2 {
-		gpu := probed(t, p).GPUs[2]
-		same(t, "GPU", strings.Join([]string{gpu.UUID, gpu.PCI, gpu.Name, gpu.State}, " "), "GPU-2 0000:09:00.0 Mock NVIDIA A100-SXM4-40GB lost")
-		same(t, "reason for what is there", gpu.Why["uuid"]+gpu.Why["pci"]+gpu.Why["name"], "")
+		card := probed(t, p).GPUs[2]
+		same(t, "GPU", strings.Join([]string{card.UUID, card.PCI, card.Name, card.State}, " "), "GPU-2 0000:09:00.0 Mock NVIDIA A100-SXM4-40GB lost")
+		same(t, "reason for what is there", card.Why["uuid"]+card.Why["pci"]+card.Why["name"], "")
 	}
 }
 

@@ -11,14 +11,14 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // kindOf are the types of events that are listened to, nvmlEventType… of nvml.h.
 var kindOf = map[uint64]string{
-	nvml.EventTypeXidCriticalError:  plugins.EventXid,
-	nvml.EventTypeSingleBitEccError: plugins.EventSingleBit,
-	nvml.EventTypeDoubleBitEccError: plugins.EventDoubleBit,
+	nvml.EventTypeXidCriticalError:  gpu.EventXid,
+	nvml.EventTypeSingleBitEccError: gpu.EventSingleBit,
+	nvml.EventTypeDoubleBitEccError: gpu.EventDoubleBit,
 }
 
 // mostEvents is how many events are told at once; more come with the next call.
@@ -32,13 +32,13 @@ type watch struct {
 	deaf  map[string]string
 }
 
-var _ plugins.EventWatcher = (*Prober)(nil)
+var _ gpu.EventWatcher = (*Prober)(nil)
 
 // WatchEvents makes an event set (nvmlEventSetCreate) and has all GPUs report to it
 // (nvmlDeviceRegisterEvents); from the second call on it waits for what they report
 // (nvmlEventSetWait_v2, or of drivers before 450 nvmlEventSetWait, which tells no MIG
 // instance). A GPU that is lost meanwhile is told as an event, once.
-func (p *Prober) WatchEvents(ctx context.Context, wait time.Duration) (*plugins.Events, error) {
+func (p *Prober) WatchEvents(ctx context.Context, wait time.Duration) (*gpu.Events, error) {
 	select {
 	case p.turn <- struct{}{}:
 		defer func() { <-p.turn }()
@@ -50,14 +50,14 @@ func (p *Prober) WatchEvents(ctx context.Context, wait time.Duration) (*plugins.
 		if err != nil {
 			return nil, err
 		}
-		return &plugins.Events{Events: []plugins.Event{}, Deaf: p.watch.deaf}, nil
+		return &gpu.Events{Events: []gpu.Event{}, Deaf: p.watch.deaf}, nil
 	}
 	found, err := p.hear(ctx, wait)
 	if err != nil {
 		p.endWatch()
 		return nil, err
 	}
-	return &plugins.Events{Events: found, Deaf: p.watch.deaf}, nil
+	return &gpu.Events{Events: found, Deaf: p.watch.deaf}, nil
 }
 
 func (p *Prober) beginWatch() error {
@@ -91,7 +91,7 @@ func (p *Prober) endWatch() {
 // listen makes an event set for all GPUs but those that are known to be lost, by UUID or
 // PCI address.
 func (p *Prober) listen(lost map[string]string) (*watch, error) {
-	r := &probe{lib: p.lib, names: map[int]string{}, all: &plugins.GPUs{Why: map[string]string{}}}
+	r := &probe{lib: p.lib, names: map[int]string{}, all: &gpu.Inventory{Why: map[string]string{}}}
 	r.versions()
 	for _, needed := range [][]string{{"nvmlEventSetCreate"}, {"nvmlDeviceRegisterEvents"}, {"nvmlEventSetWait_v2", "nvmlEventSetWait"}} {
 		if !r.has(needed...) {
@@ -132,21 +132,21 @@ func (p *Prober) listen(lost map[string]string) (*watch, error) {
 
 // name is what tells a GPU from others.
 func (d *device) name() string {
-	if d.gpu.UUID != "" {
-		return d.gpu.UUID
+	if d.card.UUID != "" {
+		return d.card.UUID
 	}
-	return d.gpu.PCI
+	return d.card.PCI
 }
 
 // add listens to a GPU. The reason is why that cannot be.
 func (w *watch) add(d *device) (reason string) {
 	if !d.alive() {
-		return d.gpu.Why["state"]
+		return d.card.Why["state"]
 	}
 	var wanted uint64
 	supported := ask(d, "events", "nvmlDeviceGetSupportedEventTypes", d.GetSupportedEventTypes)
 	if supported == nil {
-		return d.gpu.Why["events"]
+		return d.card.Why["events"]
 	}
 	for kind := range kindOf {
 		wanted |= kind & *supported
@@ -162,8 +162,8 @@ func (w *watch) add(d *device) (reason string) {
 }
 
 // hear waits for the first event and takes all that are there then.
-func (p *Prober) hear(ctx context.Context, wait time.Duration) ([]plugins.Event, error) {
-	found := []plugins.Event{}
+func (p *Prober) hear(ctx context.Context, wait time.Duration) ([]gpu.Event, error) {
+	found := []gpu.Event{}
 	end := time.Now().Add(wait)
 	for len(found) < mostEvents {
 		left := max(time.Until(end), 0) // nothing breaks a wait in the library off
@@ -193,18 +193,18 @@ func (p *Prober) hear(ctx context.Context, wait time.Duration) ([]plugins.Event,
 
 // event reads what NVML tells; known is false for what was not asked for. The handle is
 // compared first, since a GPU that is lost does not tell what it is.
-func (w *watch) event(data nvml.EventData) (e plugins.Event, known bool) {
+func (w *watch) event(data nvml.EventData) (e gpu.Event, known bool) {
 	e.Kind, known = kindOf[data.EventType]
 	e.At = bootSeconds()
 	for _, d := range w.gpus {
 		if d.Device == data.Device {
-			e.UUID, e.PCI = d.gpu.UUID, d.gpu.PCI
+			e.UUID, e.PCI = d.card.UUID, d.card.PCI
 		}
 	}
 	if e.UUID == "" && e.PCI == "" && data.Device != nil {
 		e.UUID, _ = data.Device.GetUUID()
 	}
-	if e.Kind == plugins.EventXid {
+	if e.Kind == gpu.EventXid {
 		e.Xid = int(data.EventData)
 	}
 	if data.GpuInstanceId != noInstance && w.probe.has("nvmlEventSetWait_v2") {
@@ -219,14 +219,14 @@ func (w *watch) event(data nvml.EventData) (e plugins.Event, known bool) {
 // takeOutLost finds out which GPUs do not answer, and goes on to listen to the others: a
 // set with a lost one in it says so again and again. Where no other is left, or none is
 // found to be lost, the watch is over.
-func (p *Prober) takeOutLost() (events []plugins.Event, err error) {
+func (p *Prober) takeOutLost() (events []gpu.Event, err error) {
 	lost := map[string]string{}
 	for _, d := range p.watch.gpus {
 		ask(d, "uuid", "nvmlDeviceGetUUID", d.GetUUID)
 		ask(d, "memory.total", "nvmlDeviceGetMemoryInfo", d.GetMemoryInfo)
-		if d.gpu.State == plugins.StateLost {
-			lost[d.name()] = d.gpu.Why["state"]
-			events = append(events, plugins.Event{Kind: plugins.EventLost, UUID: d.gpu.UUID, PCI: d.gpu.PCI, Text: d.gpu.Why["state"], At: bootSeconds()})
+		if d.card.State == gpu.StateLost {
+			lost[d.name()] = d.card.Why["state"]
+			events = append(events, gpu.Event{Kind: gpu.EventLost, UUID: d.card.UUID, PCI: d.card.PCI, Text: d.card.Why["state"], At: bootSeconds()})
 		}
 	}
 	if len(p.watch.gpus) == 0 {

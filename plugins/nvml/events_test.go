@@ -11,7 +11,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // said is one return of nvmlEventSetWait.
@@ -38,9 +38,9 @@ func telling(m *machine, script ...said) (registered map[int]uint64, freed *int)
 			FreeFunc: func() nvml.Return { *freed++; return nvml.SUCCESS },
 		}, nvml.SUCCESS
 	}
-	for i, gpu := range m.gpus {
-		gpu.GetSupportedEventTypesFunc = told(uint64(nvml.EventTypeAll))
-		gpu.RegisterEventsFunc = func(types uint64, _ nvml.EventSet) nvml.Return {
+	for i, card := range m.gpus {
+		card.GetSupportedEventTypesFunc = told(uint64(nvml.EventTypeAll))
+		card.RegisterEventsFunc = func(types uint64, _ nvml.EventSet) nvml.Return {
 			registered[i] = types
 			return nvml.SUCCESS
 		}
@@ -48,14 +48,14 @@ func telling(m *machine, script ...said) (registered map[int]uint64, freed *int)
 	return registered, freed
 }
 
-func event(gpu nvml.Device, kind, data uint64) said {
-	return said{nvml.EventData{Device: gpu, EventType: kind, EventData: data, GpuInstanceId: noInstance, ComputeInstanceId: noInstance}, nvml.SUCCESS}
+func event(card nvml.Device, kind, data uint64) said {
+	return said{nvml.EventData{Device: card, EventType: kind, EventData: data, GpuInstanceId: noInstance, ComputeInstanceId: noInstance}, nvml.SUCCESS}
 }
 
 var nothing = said{ret: nvml.ERROR_TIMEOUT}
 
 // watched begins a watch.
-func watched(t *testing.T, p *Prober) *plugins.Events {
+func watched(t *testing.T, p *Prober) *gpu.Events {
 	t.Helper()
 	begun, err := p.WatchEvents(t.Context(), 0)
 	if err != nil {
@@ -86,9 +86,9 @@ func TestWhatTheDriverReportsIsToldWithItsGPU(t *testing.T) {
 		t.Error("it is not told when that was")
 	}
 	first.At = 0
-	same(t, "Xid", first, plugins.Event{Kind: plugins.EventXid, UUID: "GPU-2", PCI: "0000:09:00.0", Xid: 79})
+	same(t, "Xid", first, gpu.Event{Kind: gpu.EventXid, UUID: "GPU-2", PCI: "0000:09:00.0", Xid: 79})
 	same(t, "instance", []int{*heard.Events[1].GI, *heard.Events[1].CI}, []int{2, 0})
-	same(t, "errors of memory", []string{heard.Events[2].Kind, heard.Events[3].Kind}, []string{plugins.EventDoubleBit, plugins.EventSingleBit})
+	same(t, "errors of memory", []string{heard.Events[2].Kind, heard.Events[3].Kind}, []string{gpu.EventDoubleBit, gpu.EventSingleBit})
 	heard, _ = p.WatchEvents(t.Context(), 0)
 	same(t, "the next Xid", heard.Events[0].Xid, 13)
 	same(t, "starts and ends", []int{m.inits, m.downs}, []int{1, 0})
@@ -166,7 +166,7 @@ func TestALostGPUIsToldOnceAndTheOthersAreStillHeard(t *testing.T) {
 	watched(t, p)
 	m.gpus[1].GetMemoryInfoFunc = says[nvml.Memory](nvml.ERROR_GPU_IS_LOST)
 	heard, err := p.WatchEvents(t.Context(), time.Minute)
-	if err != nil || len(heard.Events) != 2 || heard.Events[1].Kind != plugins.EventLost || heard.Events[1].UUID != "GPU-1" || heard.Events[1].Text == "" {
+	if err != nil || len(heard.Events) != 2 || heard.Events[1].Kind != gpu.EventLost || heard.Events[1].UUID != "GPU-1" || heard.Events[1].Text == "" {
 		t.Fatalf("%+v, %v", heard, err)
 	}
 	if heard.Deaf["GPU-1"] == "" || *freed != 1 {
@@ -178,7 +178,7 @@ func TestALostGPUIsToldOnceAndTheOthersAreStillHeard(t *testing.T) {
 	}
 	m.gpus[0].GetMemoryInfoFunc = says[nvml.Memory](nvml.ERROR_GPU_IS_LOST)
 	heard, err = p.WatchEvents(t.Context(), time.Minute)
-	if err != nil || !slices.ContainsFunc(heard.Events, func(e plugins.Event) bool { return e.UUID == "GPU-0" }) {
+	if err != nil || !slices.ContainsFunc(heard.Events, func(e gpu.Event) bool { return e.UUID == "GPU-0" }) {
 		t.Errorf("%+v, %v", heard, err)
 	}
 	if _, err := p.WatchEvents(t.Context(), time.Minute); err == nil || !strings.Contains(err.Error(), "no GPU is left") {

@@ -12,7 +12,7 @@ import (
 
 // readECC reads whether ECC is on, and the counts of uncorrected errors.
 func (d *device) readECC() {
-	ecc := &d.gpu.ECC
+	ecc := &d.card.ECC
 	ecc.Enabled = enabled(ask(d, "ecc.enabled", "nvmlDeviceGetEccMode", func() (nvml.EnableState, nvml.Return) {
 		current, _, ret := d.GetEccMode()
 		return current, ret
@@ -58,16 +58,16 @@ func (d *device) readRemapped() {
 	})
 	if rows == nil {
 		for _, name := range []string{"remapped.uncorrectable", "remapped.pending", "remapped.failed"} {
-			d.gpu.Why[name] = d.gpu.Why["remapped.correctable"]
+			d.card.Why[name] = d.card.Why["remapped.correctable"]
 		}
 		return
 	}
-	to := &d.gpu.Remapped
+	to := &d.card.Remapped
 	to.Correctable, to.Uncorrectable, to.Pending, to.Failed = &rows.correctable, &rows.uncorrectable, &rows.pending, &rows.failed
 }
 
 func (d *device) readRetired() {
-	retired := &d.gpu.Retired
+	retired := &d.card.Retired
 	retired.SingleBit = d.retiredPages("retired.single_bit", nvml.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS)
 	retired.DoubleBit = d.retiredPages("retired.double_bit", nvml.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR)
 	retired.Pending = enabled(ask(d, "retired.pending", "nvmlDeviceGetRetiredPagesPendingStatus", d.GetRetiredPagesPendingStatus))
@@ -112,15 +112,15 @@ func (d *device) readRecovery() {
 	action, reset, drain := number(fields[0]), number(fields[1]), number(fields[2])
 	switch {
 	case action != nil:
-		if d.gpu.Recovery = new(recoveries[nvml.DeviceGpuRecoveryAction(*action)]); *d.gpu.Recovery == "" {
-			d.gpu.Recovery = new(fmt.Sprintf("action_%d", *action)) // newer than this program
+		if d.card.Recovery = new(recoveries[nvml.DeviceGpuRecoveryAction(*action)]); *d.card.Recovery == "" {
+			d.card.Recovery = new(fmt.Sprintf("action_%d", *action)) // newer than this program
 		}
 	case reset != nil && *reset != 0:
-		d.gpu.Recovery = new("gpu_reset")
+		d.card.Recovery = new("gpu_reset")
 	case drain != nil && *drain != 0:
-		d.gpu.Recovery = new("drain_and_reset")
+		d.card.Recovery = new("drain_and_reset")
 	default:
-		d.gpu.Why[name] = d.untold(nvml.Return(fields[0].NvmlReturn))
+		d.card.Why[name] = d.untold(nvml.Return(fields[0].NvmlReturn))
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // identity is what tells GPUs apart.
@@ -21,11 +21,11 @@ type identity struct{ uuid, pci, name string }
 // address is an nvmlPciInfo_t in sysfs form, empty where it holds no address.
 func address(pci nvml.PciInfo) string {
 	for _, text := range []string{characters(pci.BusId[:]), characters(pci.BusIdLegacy[:])} {
-		if written, is := plugins.SysfsPCI(text); is {
+		if written, is := gpu.SysfsPCI(text); is {
 			return written
 		}
 	}
-	written, _ := plugins.SysfsPCI(fmt.Sprintf("%x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device))
+	written, _ := gpu.SysfsPCI(fmt.Sprintf("%x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device))
 	return written
 }
 
@@ -50,24 +50,24 @@ func (p *Prober) identify(r *probe, devices []*device) {
 		here[listed[i].pci] = &listed[i]
 	}
 	for _, d := range devices {
-		delete(here, d.gpu.PCI)
+		delete(here, d.card.PCI)
 	}
 	var without []*device
 	for i, d := range devices {
-		before := len(p.known) == len(devices) && d.gpu.PCI == "" && d.gpu.UUID == ""
+		before := len(p.known) == len(devices) && d.card.PCI == "" && d.card.UUID == ""
 		if before && p.known[i].pci != "" && (len(listed) == 0 || here[p.known[i].pci] != nil) {
 			d.is(p.known[i])
-			delete(here, d.gpu.PCI)
+			delete(here, d.card.PCI)
 		}
-		if d.gpu.PCI == "" {
+		if d.card.PCI == "" {
 			without = append(without, d)
 		}
 	}
 	// Indices go by PCI address: what is left of both belongs together, in that order.
 	if len(without) > 0 && len(without) == len(here) {
-		for _, gpu := range listed {
-			if here[gpu.pci] != nil {
-				without[0].is(gpu)
+		for _, card := range listed {
+			if here[card.pci] != nil {
+				without[0].is(card)
 				without = without[1:]
 			}
 		}
@@ -76,15 +76,15 @@ func (p *Prober) identify(r *probe, devices []*device) {
 	}
 	p.known = p.known[:0]
 	for _, d := range devices {
-		p.known = append(p.known, identity{d.gpu.UUID, d.gpu.PCI, d.gpu.Name})
+		p.known = append(p.known, identity{d.card.UUID, d.card.PCI, d.card.Name})
 	}
 }
 
 // is fills in what NVML did not tell.
 func (d *device) is(i identity) {
-	d.gpu.UUID = cmp.Or(d.gpu.UUID, i.uuid)
-	d.gpu.PCI = cmp.Or(d.gpu.PCI, i.pci)
-	d.gpu.Name = cmp.Or(d.gpu.Name, i.name)
+	d.card.UUID = cmp.Or(d.card.UUID, i.uuid)
+	d.card.PCI = cmp.Or(d.card.PCI, i.pci)
+	d.card.Name = cmp.Or(d.card.Name, i.name)
 }
 
 // listGPUs reads the driver's folder: one folder a GPU, named by its PCI address, in that
@@ -93,7 +93,7 @@ func listGPUs(folder string) []identity {
 	entries, _ := os.ReadDir(folder)
 	var found []identity
 	for _, entry := range entries {
-		if pci, is := plugins.SysfsPCI(entry.Name()); is {
+		if pci, is := gpu.SysfsPCI(entry.Name()); is {
 			information, _ := os.ReadFile(filepath.Join(folder, entry.Name(), "information"))
 			found = append(found, parseInformation(pci, information))
 		}
@@ -104,16 +104,16 @@ func listGPUs(folder string) []identity {
 // parseInformation reads the file of a GPU: lines such as "GPU UUID: \t GPU-…". Question
 // marks stand for the UUID of one that was never started.
 func parseInformation(pci string, information []byte) identity {
-	gpu := identity{pci: pci}
+	card := identity{pci: pci}
 	for line := range bytes.Lines(information) {
 		name, value, _ := strings.Cut(string(line), ":")
 		value = strings.TrimSpace(value)
 		switch {
 		case name == "Model" && value != "Unknown":
-			gpu.name = value
+			card.name = value
 		case name == "GPU UUID" && !strings.Contains(value, "?"):
-			gpu.uuid = value
+			card.uuid = value
 		}
 	}
-	return gpu
+	return card
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // machine is one of go-nvml's mock machines, which answer little, made to answer all that
@@ -35,11 +35,11 @@ func dgx(count int) *machine {
 	m := &machine{Server: dgxa100.New(), lacks: []string{"nvmlDeviceGetGpuFabricInfoV"}}
 	m.Devices = m.Devices[:count]
 	for i, device := range m.Devices {
-		gpu := device.(*server.Device)
-		gpu.UUID = fmt.Sprintf("GPU-%d", i)
-		m.gpus = append(m.gpus, gpu)
-		answerAll(gpu, i)
-		switched(gpu, 12)
+		card := device.(*server.Device)
+		card.UUID = fmt.Sprintf("GPU-%d", i)
+		m.gpus = append(m.gpus, card)
+		answerAll(card, i)
+		switched(card, 12)
 	}
 	m.InitFunc = func() nvml.Return { m.inits++; return nvml.SUCCESS }
 	m.ShutdownFunc = func() nvml.Return { m.downs++; return nvml.SUCCESS }
@@ -74,31 +74,31 @@ func says[T any](ret nvml.Return) func() (T, nvml.Return) {
 
 // answerAll makes a healthy A100 of a mock. GPUs stand in pairs behind PCIe switches, four
 // to a socket.
-func answerAll(gpu *server.Device, index int) {
-	gpu.GetPciInfoFunc = told(pciInfo(index))
-	gpu.GetCurrPcieLinkGenerationFunc, gpu.GetMaxPcieLinkGenerationFunc = told(1), told(4)
-	gpu.GetCurrPcieLinkWidthFunc, gpu.GetMaxPcieLinkWidthFunc = told(16), told(16)
-	gpu.GetMemoryInfo_v2Func = told(nvml.Memory_v2{Total: 40 << 30, Reserved: 600 << 20, Used: 1 << 30})
-	gpu.GetMemoryInfoFunc = told(nvml.Memory{Total: 40 << 30, Used: 1<<30 + 600<<20})
-	gpu.GetPersistenceModeFunc = told(nvml.FEATURE_ENABLED)
-	gpu.GetComputeModeFunc = told(nvml.COMPUTEMODE_DEFAULT)
-	gpu.GetComputeRunningProcessesFunc = told([]nvml.ProcessInfo{})
-	gpu.GetGraphicsRunningProcessesFunc = told([]nvml.ProcessInfo{})
-	gpu.GetMPSComputeRunningProcessesFunc = told([]nvml.ProcessInfo{})
-	gpu.GetEccModeFunc = func() (nvml.EnableState, nvml.EnableState, nvml.Return) {
+func answerAll(card *server.Device, index int) {
+	card.GetPciInfoFunc = told(pciInfo(index))
+	card.GetCurrPcieLinkGenerationFunc, card.GetMaxPcieLinkGenerationFunc = told(1), told(4)
+	card.GetCurrPcieLinkWidthFunc, card.GetMaxPcieLinkWidthFunc = told(16), told(16)
+	card.GetMemoryInfo_v2Func = told(nvml.Memory_v2{Total: 40 << 30, Reserved: 600 << 20, Used: 1 << 30})
+	card.GetMemoryInfoFunc = told(nvml.Memory{Total: 40 << 30, Used: 1<<30 + 600<<20})
+	card.GetPersistenceModeFunc = told(nvml.FEATURE_ENABLED)
+	card.GetComputeModeFunc = told(nvml.COMPUTEMODE_DEFAULT)
+	card.GetComputeRunningProcessesFunc = told([]nvml.ProcessInfo{})
+	card.GetGraphicsRunningProcessesFunc = told([]nvml.ProcessInfo{})
+	card.GetMPSComputeRunningProcessesFunc = told([]nvml.ProcessInfo{})
+	card.GetEccModeFunc = func() (nvml.EnableState, nvml.EnableState, nvml.Return) {
 		return nvml.FEATURE_ENABLED, nvml.FEATURE_ENABLED, nvml.SUCCESS
 	}
-	gpu.GetTotalEccErrorsFunc = func(_ nvml.MemoryErrorType, since nvml.EccCounterType) (uint64, nvml.Return) {
+	card.GetTotalEccErrorsFunc = func(_ nvml.MemoryErrorType, since nvml.EccCounterType) (uint64, nvml.Return) {
 		return map[nvml.EccCounterType]uint64{nvml.VOLATILE_ECC: 2, nvml.AGGREGATE_ECC: 7}[since], nvml.SUCCESS
 	}
-	gpu.GetSramEccErrorStatusFunc = told(nvml.EccSramErrorStatus{VolatileUncParity: 1, VolatileUncSecDed: 1})
-	gpu.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 1, 2, true, false, nvml.SUCCESS }
-	gpu.GetRetiredPagesFunc = func(nvml.PageRetirementCause) ([]uint64, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }
-	gpu.GetRetiredPagesPendingStatusFunc = says[nvml.EnableState](nvml.ERROR_NOT_SUPPORTED)
-	gpu.GetCurrentClocksEventReasonsFunc = told(uint64(nvml.ClocksEventReasonGpuIdle))
-	gpu.GetFieldValuesFunc = fields(map[uint32]uint64{nvml.FI_DEV_GET_GPU_RECOVERY_ACTION: 0})
-	gpu.GetGpuFabricInfoFunc = told(nvml.GpuFabricInfo{State: nvml.GPU_FABRIC_STATE_COMPLETED})
-	gpu.GetTopologyCommonAncestorFunc = func(other nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) {
+	card.GetSramEccErrorStatusFunc = told(nvml.EccSramErrorStatus{VolatileUncParity: 1, VolatileUncSecDed: 1})
+	card.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 1, 2, true, false, nvml.SUCCESS }
+	card.GetRetiredPagesFunc = func(nvml.PageRetirementCause) ([]uint64, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }
+	card.GetRetiredPagesPendingStatusFunc = says[nvml.EnableState](nvml.ERROR_NOT_SUPPORTED)
+	card.GetCurrentClocksEventReasonsFunc = told(uint64(nvml.ClocksEventReasonGpuIdle))
+	card.GetFieldValuesFunc = fields(map[uint32]uint64{nvml.FI_DEV_GET_GPU_RECOVERY_ACTION: 0})
+	card.GetGpuFabricInfoFunc = told(nvml.GpuFabricInfo{State: nvml.GPU_FABRIC_STATE_COMPLETED})
+	card.GetTopologyCommonAncestorFunc = func(other nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) {
 		switch peer := other.(*server.Device).Index; {
 		case peer/2 == index/2:
 			return nvml.TOPOLOGY_MULTIPLE, nvml.SUCCESS
@@ -138,8 +138,8 @@ func fields(values map[uint32]uint64) func([]nvml.FieldValue) nvml.Return {
 }
 
 // linked gives a GPU these ports: each leads to the GPU of that index, or nowhere (-1).
-func linked(gpu *server.Device, peers ...int) {
-	gpu.GetNvLinkStateFunc = func(link int) (nvml.EnableState, nvml.Return) {
+func linked(card *server.Device, peers ...int) {
+	card.GetNvLinkStateFunc = func(link int) (nvml.EnableState, nvml.Return) {
 		switch {
 		case link >= len(peers):
 			return 0, nvml.ERROR_INVALID_ARGUMENT
@@ -149,18 +149,18 @@ func linked(gpu *server.Device, peers ...int) {
 			return nvml.FEATURE_ENABLED, nvml.SUCCESS
 		}
 	}
-	gpu.GetNvLinkRemoteDeviceTypeFunc = func(int) (nvml.IntNvLinkDeviceType, nvml.Return) {
+	card.GetNvLinkRemoteDeviceTypeFunc = func(int) (nvml.IntNvLinkDeviceType, nvml.Return) {
 		return nvml.NVLINK_DEVICE_TYPE_GPU, nvml.SUCCESS
 	}
-	gpu.GetNvLinkRemotePciInfoFunc = func(link int) (nvml.PciInfo, nvml.Return) {
+	card.GetNvLinkRemotePciInfoFunc = func(link int) (nvml.PciInfo, nvml.Return) {
 		return pciInfo(peers[link]), nvml.SUCCESS
 	}
 }
 
 // switched gives a GPU this many active links to NVSwitches.
-func switched(gpu *server.Device, count int) {
-	linked(gpu, make([]int, count)...)
-	gpu.GetNvLinkRemoteDeviceTypeFunc = func(int) (nvml.IntNvLinkDeviceType, nvml.Return) {
+func switched(card *server.Device, count int) {
+	linked(card, make([]int, count)...)
+	card.GetNvLinkRemoteDeviceTypeFunc = func(int) (nvml.IntNvLinkDeviceType, nvml.Return) {
 		return nvml.NVLINK_DEVICE_TYPE_SWITCH, nvml.SUCCESS
 	}
 }
@@ -181,10 +181,10 @@ func migDevice(uuid, name string, gi, ci int, memory uint64) nvml.Device {
 }
 
 // parted puts a GPU into MIG mode with these devices; nil is a free index.
-func parted(gpu *server.Device, instances ...nvml.Device) {
-	gpu.MigMode = nvml.DEVICE_MIG_ENABLE
-	gpu.GetMaxMigDeviceCountFunc = told(7)
-	gpu.GetMigDeviceHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
+func parted(card *server.Device, instances ...nvml.Device) {
+	card.MigMode = nvml.DEVICE_MIG_ENABLE
+	card.GetMaxMigDeviceCountFunc = told(7)
+	card.GetMigDeviceHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
 		if i >= len(instances) || instances[i] == nil {
 			return nil, nvml.ERROR_NOT_FOUND
 		}
@@ -200,7 +200,7 @@ func (m *machine) prober(t *testing.T) *Prober {
 }
 
 // probed reads the machine. Whatever is nil has a reason.
-func probed(t *testing.T, p *Prober) *plugins.GPUs {
+func probed(t *testing.T, p *Prober) *gpu.Inventory {
 	t.Helper()
 	found, err := p.Probe(t.Context())
 	if err != nil {
@@ -212,10 +212,10 @@ func probed(t *testing.T, p *Prober) *plugins.GPUs {
 		}
 	}
 	for i := range found.GPUs {
-		gpu := &found.GPUs[i]
-		for _, name := range gpu.Unknown() {
-			if gpu.Why[name] == "" {
-				t.Errorf("GPU %d: %s is nil without a reason", gpu.Index, name)
+		card := &found.GPUs[i]
+		for _, name := range card.Unknown() {
+			if card.Why[name] == "" {
+				t.Errorf("GPU %d: %s is nil without a reason", card.Index, name)
 			}
 		}
 	}

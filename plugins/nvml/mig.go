@@ -9,13 +9,13 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // readMIG reads nvmlDeviceGetMigMode and the MIG devices. A GPU without MIG has none; a
 // driver before 450 does not know.
 func (d *device) readMIG() {
-	mig, why := &d.gpu.MIG, d.gpu.Why
+	mig, why := &d.card.MIG, d.card.Why
 	pending, last := 0, nvml.ERROR_FUNCTION_NOT_FOUND
 	current := ask(d, "mig.enabled", "nvmlDeviceGetMigMode", func() (mode int, ret nvml.Return) {
 		mode, pending, ret = d.GetMigMode()
@@ -31,20 +31,20 @@ func (d *device) readMIG() {
 	case mig.Enabled != nil && *mig.Enabled:
 		mig.Instances = d.instances()
 	case mig.Enabled != nil || last == nvml.ERROR_NOT_SUPPORTED:
-		mig.Instances = []plugins.MIGInstance{}
+		mig.Instances = []gpu.MIGInstance{}
 	default:
 		why["mig.instances"] = why["mig.enabled"]
 	}
 }
 
 // instances reads the MIG devices. Indices may be free.
-func (d *device) instances() []plugins.MIGInstance {
+func (d *device) instances() []gpu.MIGInstance {
 	const symbol = "nvmlDeviceGetMigDeviceHandleByIndex"
 	most := ask(d, "mig.instances", "nvmlDeviceGetMaxMigDeviceCount", d.GetMaxMigDeviceCount)
 	if most == nil || !d.probe.has(symbol) {
 		return nil
 	}
-	found := []plugins.MIGInstance{}
+	found := []gpu.MIGInstance{}
 	for i := range *most {
 		handle, ret := d.GetMigDeviceHandleByIndex(i)
 		switch ret {
@@ -53,19 +53,19 @@ func (d *device) instances() []plugins.MIGInstance {
 		case nvml.ERROR_NOT_FOUND, nvml.ERROR_INVALID_ARGUMENT:
 		default:
 			d.failed("mig.instances", ret)
-			d.probe.note("GPU %d: MIG device %d: %s", d.gpu.Index, i, d.probe.reason(symbol, ret))
+			d.probe.note("GPU %d: MIG device %d: %s", d.card.Index, i, d.probe.reason(symbol, ret))
 		}
 	}
 	return found
 }
 
 // instance reads one MIG device: what it does not tell is nil, as in nvidia-smi.
-func (d *device) instance(index int, handle nvml.Device) plugins.MIGInstance {
-	r, found, why := d.probe, plugins.MIGInstance{Index: index}, map[string]string{}
+func (d *device) instance(index int, handle nvml.Device) gpu.MIGInstance {
+	r, found, why := d.probe, gpu.MIGInstance{Index: index}, map[string]string{}
 	if uuid := get(r, why, "uuid", "nvmlDeviceGetUUID", handle.GetUUID); uuid != nil {
 		found.UUID = *uuid
 	} else {
-		d.gpu.Why["mig.instances.uuid"] = why["uuid"]
+		d.card.Why["mig.instances.uuid"] = why["uuid"]
 	}
 	found.GI = get(r, why, "", "nvmlDeviceGetGpuInstanceId", handle.GetGpuInstanceId)
 	found.CI = get(r, why, "", "nvmlDeviceGetComputeInstanceId", handle.GetComputeInstanceId)
@@ -88,10 +88,10 @@ func (d *device) profile(handle nvml.Device) string {
 		}
 	}
 	size := get(d.probe, why, "", "nvmlDeviceGetAttributes_v2", handle.GetAttributes)
-	if size == nil || d.gpu.Memory.Total == nil {
+	if size == nil || d.card.Memory.Total == nil {
 		return ""
 	}
-	return profileOf(*size, *d.gpu.Memory.Total)
+	return profileOf(*size, *d.card.Memory.Total)
 }
 
 // profileOf makes the name of a profile, such as 1c.3g.40gb: compute slices where they are

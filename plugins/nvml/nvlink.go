@@ -7,7 +7,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // port is an active NVLink: its other end is a device, or an NVSwitch.
@@ -19,36 +19,36 @@ type port struct {
 // readNVLinks reads nvmlDeviceGetNvLinkState of each port, and where the active ones lead.
 // In MIG mode nobody reaches another GPU by them, whatever they say.
 func (d *device) readNVLinks() {
-	if on := d.gpu.MIG.Enabled; on != nil && *on {
-		d.gpu.Why["nvlinks"] = "MIG mode hides the NVLinks"
+	if on := d.card.MIG.Enabled; on != nil && *on {
+		d.card.Why["nvlinks"] = "MIG mode hides the NVLinks"
 		return
 	}
 	const symbol = "nvmlDeviceGetNvLinkState"
 	if !d.probe.has(symbol) {
-		d.gpu.Why["nvlinks"] = d.probe.reason(symbol, nvml.ERROR_FUNCTION_NOT_FOUND)
+		d.card.Why["nvlinks"] = d.probe.reason(symbol, nvml.ERROR_FUNCTION_NOT_FOUND)
 		return
 	}
-	d.gpu.Why["nvlinks"] = "this product has no NVLinks"
+	d.card.Why["nvlinks"] = "this product has no NVLinks"
 	for link := range nvml.NVLINK_MAX_LINKS {
 		state, ret := d.GetNvLinkState(link)
 		d.failed("nvlinks", ret)
 		switch ret {
 		case nvml.SUCCESS:
-			d.gpu.NVLinks = append(d.gpu.NVLinks, plugins.NVLink{Link: link, Active: state == nvml.FEATURE_ENABLED})
+			d.card.NVLinks = append(d.card.NVLinks, gpu.NVLink{Link: link, Active: state == nvml.FEATURE_ENABLED})
 			if state == nvml.FEATURE_ENABLED {
 				d.follow(link)
 			}
 		case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_INVALID_ARGUMENT: // there is no such port
 		case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED:
-			d.gpu.NVLinks, d.gpu.Why["nvlinks"] = nil, d.probe.reason(symbol, ret)
+			d.card.NVLinks, d.card.Why["nvlinks"] = nil, d.probe.reason(symbol, ret)
 			return
 		default:
-			d.gpu.Why["nvlinks"] = d.probe.reason(symbol, ret)
-			d.probe.note("GPU %d: NVLink %d: %s", d.gpu.Index, link, d.probe.reason(symbol, ret))
+			d.card.Why["nvlinks"] = d.probe.reason(symbol, ret)
+			d.probe.note("GPU %d: NVLink %d: %s", d.card.Index, link, d.probe.reason(symbol, ret))
 		}
 	}
-	if d.gpu.NVLinks != nil {
-		delete(d.gpu.Why, "nvlinks")
+	if d.card.NVLinks != nil {
+		delete(d.card.Why, "nvlinks")
 	}
 }
 
@@ -74,10 +74,10 @@ func (d *device) follow(link int) {
 }
 
 // links is the matrix of the ways between the GPUs. Those to a lost one are unknown.
-func (r *probe) links(devices []*device) [][]plugins.Link {
-	links := make([][]plugins.Link, len(devices))
+func (r *probe) links(devices []*device) [][]gpu.Link {
+	links := make([][]gpu.Link, len(devices))
 	for i := range links {
-		links[i] = make([]plugins.Link, len(devices))
+		links[i] = make([]gpu.Link, len(devices))
 		links[i][i] = "X"
 	}
 	for i, a := range devices {
@@ -93,11 +93,11 @@ func (r *probe) links(devices []*device) [][]plugins.Link {
 
 // link is the way between two GPUs: NVLinks from one to the other, and those that both
 // have to switches; without any, how far they are on PCIe.
-func (r *probe) link(a, b *device) plugins.Link {
-	direct := max(a.count(port{peer: b.gpu.PCI}), b.count(port{peer: a.gpu.PCI}))
+func (r *probe) link(a, b *device) gpu.Link {
+	direct := max(a.count(port{peer: b.card.PCI}), b.count(port{peer: a.card.PCI}))
 	switched := min(a.count(port{nvswitch: true}), b.count(port{nvswitch: true}))
 	if n := direct + switched; n > 0 {
-		return plugins.Link("NV" + strconv.Itoa(n))
+		return gpu.Link("NV" + strconv.Itoa(n))
 	}
 	return r.pcie(a, b)
 }
@@ -114,7 +114,7 @@ func (d *device) count(p port) int {
 
 // levels are the names of nvidia-smi topo for nvmlGpuTopologyLevel_t. Two GPUs of one
 // board (internal) are behind its PCIe switch.
-var levels = map[nvml.GpuTopologyLevel]plugins.Link{
+var levels = map[nvml.GpuTopologyLevel]gpu.Link{
 	nvml.TOPOLOGY_INTERNAL:   "PIX",
 	nvml.TOPOLOGY_SINGLE:     "PIX",
 	nvml.TOPOLOGY_MULTIPLE:   "PXB",
@@ -124,7 +124,7 @@ var levels = map[nvml.GpuTopologyLevel]plugins.Link{
 }
 
 // pcie asks nvmlDeviceGetTopologyCommonAncestor.
-func (r *probe) pcie(a, b *device) plugins.Link {
+func (r *probe) pcie(a, b *device) gpu.Link {
 	const name = "links"
 	why := map[string]string{}
 	level := get(r, why, name, "nvmlDeviceGetTopologyCommonAncestor", func() (nvml.GpuTopologyLevel, nvml.Return) {

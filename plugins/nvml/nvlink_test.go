@@ -8,20 +8,20 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 func TestBridgesJoinPairsAndPCIeTheRest(t *testing.T) {
 	m := dgx(8)
-	for i, gpu := range m.gpus {
-		linked(gpu, i^1, i^1, i^1, -1) // one link of four is down
+	for i, card := range m.gpus {
+		linked(card, i^1, i^1, i^1, -1) // one link of four is down
 	}
 	linked(m.gpus[6], -1, -1, -1, -1)
 	linked(m.gpus[7])
 	got := probed(t, m.prober(t))
 	same(t, "row 0", got.Links[0], "[X NV3 NODE NODE SYS SYS SYS SYS]")
 	same(t, "row 6", got.Links[6], "[SYS SYS SYS SYS NODE NODE X PXB]")
-	same(t, "islands", plugins.Islands(got.Links), [][]int{{0, 1}, {2, 3}, {4, 5}, {6}, {7}})
+	same(t, "islands", gpu.Islands(got.Links), [][]int{{0, 1}, {2, 3}, {4, 5}, {6}, {7}})
 	same(t, "ports", got.GPUs[0].NVLinks, "[{0 true} {1 true} {2 true} {3 false}]")
 	same(t, "all down", len(got.GPUs[6].NVLinks), 4)
 	same(t, "no ports", got.GPUs[7].NVLinks == nil, true)
@@ -38,7 +38,7 @@ func TestACubeMeshHasTwoIslands(t *testing.T) {
 		linked(m.gpus[i], peers...)
 	}
 	got := probed(t, m.prober(t))
-	same(t, "islands", plugins.Islands(got.Links), [][]int{{0, 1, 2, 3}, {4, 5, 6, 7}})
+	same(t, "islands", gpu.Islands(got.Links), [][]int{{0, 1, 2, 3}, {4, 5, 6, 7}})
 	same(t, "row 0", got.Links[0], "[X NV1 NV1 NV2 NV2 SYS SYS SYS]")
 }
 
@@ -51,8 +51,8 @@ func TestALinkToASwitchThatIsDownMakesItsPairsSlower(t *testing.T) {
 
 func TestLinksToHiddenGPUsJoinNobody(t *testing.T) {
 	m := dgx(2)
-	for _, gpu := range m.gpus {
-		linked(gpu, 6, 6, 7, 7)
+	for _, card := range m.gpus {
+		linked(card, 6, 6, 7, 7)
 	}
 	same(t, "link", probed(t, m.prober(t)).Links[0][1], "PXB")
 }
@@ -63,9 +63,9 @@ func TestPCIeLevelsHaveTheirNames(t *testing.T) {
 		nvml.TOPOLOGY_NODE: "NODE", nvml.TOPOLOGY_SYSTEM: "SYS",
 	} {
 		m := dgx(2)
-		for _, gpu := range m.gpus {
-			linked(gpu)
-			gpu.GetTopologyCommonAncestorFunc = func(nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) { return level, nvml.SUCCESS }
+		for _, card := range m.gpus {
+			linked(card)
+			card.GetTopologyCommonAncestorFunc = func(nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) { return level, nvml.SUCCESS }
 		}
 		same(t, fmt.Sprint(level), probed(t, m.prober(t)).Links[0][1], want)
 	}

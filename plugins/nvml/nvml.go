@@ -8,7 +8,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Source is the name of this prober in what it finds.
@@ -29,7 +29,7 @@ type Prober struct {
 	sampling *sampling // nil before the first Sample
 }
 
-var _ plugins.GPUProber = (*Prober)(nil)
+var _ gpu.Prober = (*Prober)(nil)
 
 // New returns a prober over a library that is at hand, such as one of go-nvml's mocks.
 func New(lib nvml.Interface) *Prober {
@@ -47,7 +47,7 @@ func Open(path string) *Prober {
 
 // Probe calls nvmlInit, reads all and calls nvmlShutdown. Probes take turns. The context
 // is looked at between GPUs: a call that hangs in the driver is not ended by it.
-func (p *Prober) Probe(ctx context.Context) (*plugins.GPUs, error) {
+func (p *Prober) Probe(ctx context.Context) (*gpu.Inventory, error) {
 	if err := p.takeTurn(ctx); err != nil {
 		return nil, err
 	}
@@ -106,17 +106,17 @@ func initError(ret nvml.Return) error {
 // probe is one look at the machine.
 type probe struct {
 	lib    nvml.Interface
-	all    *plugins.GPUs
+	all    *gpu.Inventory
 	driver string         // version, for reasons
 	names  map[int]string // of processes
 }
 
 func (p *Prober) newProbe() *probe {
-	return &probe{lib: p.lib, names: map[int]string{}, all: &plugins.GPUs{Source: Source, GPUs: []plugins.GPU{}, Why: map[string]string{}}}
+	return &probe{lib: p.lib, names: map[int]string{}, all: &gpu.Inventory{Source: Source, GPUs: []gpu.GPU{}, Why: map[string]string{}}}
 }
 
 // read tells all of an initialised NVML.
-func (p *Prober) read(ctx context.Context) (*plugins.GPUs, error) {
+func (p *Prober) read(ctx context.Context) (*gpu.Inventory, error) {
 	r := p.newProbe()
 	r.versions()
 	count, ret := p.lib.DeviceGetCount()
@@ -140,7 +140,7 @@ func (p *Prober) read(ctx context.Context) (*plugins.GPUs, error) {
 	r.all.Links = r.links(devices)
 	for _, d := range devices {
 		d.finish()
-		r.all.GPUs = append(r.all.GPUs, d.gpu)
+		r.all.GPUs = append(r.all.GPUs, d.card)
 	}
 	if count == 0 {
 		r.note("the driver runs and finds no GPU")

@@ -14,7 +14,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 func TestADGXIsReadWhole(t *testing.T) {
@@ -23,30 +23,30 @@ func TestADGXIsReadWhole(t *testing.T) {
 	same(t, "source", got.Source, "nvml")
 	same(t, "driver and CUDA", show(got.Driver)+" "+show(got.CUDA), "550.54.15 12.4")
 	same(t, "GPUs", len(got.GPUs), 8)
-	same(t, "islands", plugins.Islands(got.Links), [][]int{{0, 1, 2, 3, 4, 5, 6, 7}})
+	same(t, "islands", gpu.Islands(got.Links), [][]int{{0, 1, 2, 3, 4, 5, 6, 7}})
 	same(t, "links", got.Links[0], []string{"X", "NV12", "NV12", "NV12", "NV12", "NV12", "NV12", "NV12"})
 	same(t, "machine's reasons", got.Why, map[string]string{})
 	same(t, "notes", got.Notes, []string{})
 
-	gpu := got.GPUs[5]
-	links := gpu.NVLinks
+	card := got.GPUs[5]
+	links := card.NVLinks
 	same(t, "NVLinks", len(links), 12)
-	want := plugins.GPU{
-		Index: 5, UUID: "GPU-5", PCI: "0000:0c:00.0", Name: "Mock NVIDIA A100-SXM4-40GB", State: plugins.StateOK,
-		PCIe:      plugins.PCIe{Generation: new(1), GenerationMax: new(4), Width: new(16), WidthMax: new(16)},
-		Memory:    plugins.Memory{Total: new(uint64(40 << 30)), Used: new(uint64(1 << 30)), Reserved: new(uint64(600 << 20))},
-		Processes: []plugins.Process{}, ComputeMode: new("default"),
-		MIG:       plugins.MIG{Enabled: new(false), Pending: new(false), Instances: []plugins.MIGInstance{}},
-		ECC:       plugins.ECC{Enabled: new(true), Volatile: new(uint64(2)), Aggregate: new(uint64(7)), SRAMVolatile: new(uint64(2))},
-		Remapped:  plugins.Remapped{Correctable: new(1), Uncorrectable: new(2), Pending: new(true), Failed: new(false)},
+	want := gpu.GPU{
+		Index: 5, UUID: "GPU-5", PCI: "0000:0c:00.0", Name: "Mock NVIDIA A100-SXM4-40GB", State: gpu.StateOK,
+		PCIe:      gpu.PCIe{Generation: new(1), GenerationMax: new(4), Width: new(16), WidthMax: new(16)},
+		Memory:    gpu.Memory{Total: new(uint64(40 << 30)), Used: new(uint64(1 << 30)), Reserved: new(uint64(600 << 20))},
+		Processes: []gpu.Process{}, ComputeMode: new("default"),
+		MIG:       gpu.MIG{Enabled: new(false), Pending: new(false), Instances: []gpu.MIGInstance{}},
+		ECC:       gpu.ECC{Enabled: new(true), Volatile: new(uint64(2)), Aggregate: new(uint64(7)), SRAMVolatile: new(uint64(2))},
+		Remapped:  gpu.Remapped{Correctable: new(1), Uncorrectable: new(2), Pending: new(true), Failed: new(false)},
 		Throttled: []string{}, Recovery: new("none"), NVLinks: links, Persistence: new(true), Fabric: new("completed"),
 		Why: map[string]string{
 			"retired.single_bit": "not supported by this GPU", "retired.double_bit": "not supported by this GPU",
 			"retired.pending": "not supported by this GPU",
 		},
 	}
-	if !reflect.DeepEqual(gpu, want) {
-		t.Errorf("GPU 5 is\n%+v, not\n%+v", gpu, want)
+	if !reflect.DeepEqual(card, want) {
+		t.Errorf("GPU 5 is\n%+v, not\n%+v", card, want)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // notAvailable is NVML_VALUE_NOT_AVAILABLE as an unsigned number, of memory, and of the
@@ -29,22 +29,22 @@ type holder struct{ pid, gi, ci uint32 }
 // gathering merges the three lists of NVML into one entry a holder.
 type gathering struct {
 	d     *device
-	found map[holder]*plugins.Process
+	found map[holder]*gpu.Process
 }
 
 // readProcesses reads who holds memory. A parent in MIG mode shows it to administrators
 // only, its MIG devices to all. Other pid namespaces' processes do not show.
 func (d *device) readProcesses() {
-	all := gathering{d, map[holder]*plugins.Process{}}
+	all := gathering{d, map[holder]*gpu.Process{}}
 	if !all.take(d.Device, nil) && !all.takeInstances() {
 		return
 	}
-	delete(d.gpu.Why, "processes")
-	d.gpu.Processes = []plugins.Process{}
+	delete(d.card.Why, "processes")
+	d.card.Processes = []gpu.Process{}
 	for _, process := range all.found {
-		d.gpu.Processes = append(d.gpu.Processes, *process)
+		d.card.Processes = append(d.card.Processes, *process)
 	}
-	slices.SortFunc(d.gpu.Processes, func(a, b plugins.Process) int {
+	slices.SortFunc(d.card.Processes, func(a, b gpu.Process) int {
 		return cmp.Or(cmp.Compare(id(a.GI), id(b.GI)), cmp.Compare(id(a.CI), id(b.CI)), cmp.Compare(a.PID, b.PID))
 	})
 }
@@ -58,12 +58,12 @@ func id(instance *int) int {
 
 // takeInstances asks the MIG devices; false: there are none, or one does not tell.
 func (g *gathering) takeInstances() bool {
-	enabled := g.d.gpu.MIG.Enabled
-	if enabled == nil || !*enabled || len(g.d.gpu.MIG.Instances) == 0 {
+	enabled := g.d.card.MIG.Enabled
+	if enabled == nil || !*enabled || len(g.d.card.MIG.Instances) == 0 {
 		return false
 	}
-	for i := range g.d.gpu.MIG.Instances {
-		instance := &g.d.gpu.MIG.Instances[i]
+	for i := range g.d.card.MIG.Instances {
+		instance := &g.d.card.MIG.Instances[i]
 		handle, ret := g.d.GetMigDeviceHandleByIndex(instance.Index)
 		if ret != nvml.SUCCESS || !g.take(handle, instance) {
 			return false
@@ -74,7 +74,7 @@ func (g *gathering) takeInstances() bool {
 
 // take reads the lists of a GPU or MIG device; false: it tells no compute processes.
 // Graphics and MPS are told by some only.
-func (g *gathering) take(from nvml.Device, instance *plugins.MIGInstance) bool {
+func (g *gathering) take(from nvml.Device, instance *gpu.MIGInstance) bool {
 	known := false
 	for _, list := range []struct {
 		symbol, kind string
@@ -94,7 +94,7 @@ func (g *gathering) take(from nvml.Device, instance *plugins.MIGInstance) bool {
 			known = ret == nvml.SUCCESS
 		}
 		if !known {
-			g.d.gpu.Why["processes"] = g.d.probe.reason(list.symbol, ret)
+			g.d.card.Why["processes"] = g.d.probe.reason(list.symbol, ret)
 			return false
 		}
 		for _, info := range infos {
@@ -104,14 +104,14 @@ func (g *gathering) take(from nvml.Device, instance *plugins.MIGInstance) bool {
 	return true
 }
 
-func (g *gathering) add(info nvml.ProcessInfo, kind string, instance *plugins.MIGInstance) {
+func (g *gathering) add(info nvml.ProcessInfo, kind string, instance *gpu.MIGInstance) {
 	key := holder{info.Pid, info.GpuInstanceId, info.ComputeInstanceId}
 	if instance != nil && key.gi == noInstance && instance.GI != nil && instance.CI != nil {
 		key.gi, key.ci = uint32(*instance.GI), uint32(*instance.CI)
 	}
 	process := g.found[key]
 	if process == nil {
-		process = &plugins.Process{PID: int(key.pid), Name: g.d.probe.processName(key.pid), Kind: kind, GI: instanceID(key.gi), CI: instanceID(key.ci)}
+		process = &gpu.Process{PID: int(key.pid), Name: g.d.probe.processName(key.pid), Kind: kind, GI: instanceID(key.gi), CI: instanceID(key.ci)}
 		g.found[key] = process
 	}
 	process.Kind = merged(process.Kind, kind)
@@ -119,7 +119,7 @@ func (g *gathering) add(info nvml.ProcessInfo, kind string, instance *plugins.MI
 	case info.UsedGpuMemory != notAvailable:
 		process.Memory = new(info.UsedGpuMemory)
 	case process.Memory == nil:
-		g.d.gpu.Why[processMemory] = "NVML does not tell it (NVML_VALUE_NOT_AVAILABLE)"
+		g.d.card.Why[processMemory] = "NVML does not tell it (NVML_VALUE_NOT_AVAILABLE)"
 	}
 }
 

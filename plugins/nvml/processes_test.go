@@ -9,14 +9,14 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 func process(pid uint32, memory uint64) nvml.ProcessInfo {
 	return nvml.ProcessInfo{Pid: pid, UsedGpuMemory: memory, GpuInstanceId: noInstance, ComputeInstanceId: noInstance}
 }
 
-func written(processes []plugins.Process) string {
+func written(processes []gpu.Process) string {
 	var all []string
 	for _, p := range processes {
 		all = append(all, strings.TrimSpace(fmt.Sprintf("%d %s %s %s/%s %s", p.PID, p.Kind, show(p.Memory), show(p.GI), show(p.CI), p.Name)))
@@ -26,10 +26,10 @@ func written(processes []plugins.Process) string {
 
 func TestTheListsOfProcessesAreMerged(t *testing.T) {
 	m := dgx(1)
-	gpu := m.gpus[0]
-	gpu.GetComputeRunningProcessesFunc = told([]nvml.ProcessInfo{process(5000, 1<<20), process(17, 2<<20), process(6000, notAvailable), process(7000, 3<<20)})
-	gpu.GetGraphicsRunningProcessesFunc = told([]nvml.ProcessInfo{process(5000, 1<<20), process(8000, 4<<20)})
-	gpu.GetMPSComputeRunningProcessesFunc = told([]nvml.ProcessInfo{process(7000, 3<<20), process(9000, 5<<20)})
+	card := m.gpus[0]
+	card.GetComputeRunningProcessesFunc = told([]nvml.ProcessInfo{process(5000, 1<<20), process(17, 2<<20), process(6000, notAvailable), process(7000, 3<<20)})
+	card.GetGraphicsRunningProcessesFunc = told([]nvml.ProcessInfo{process(5000, 1<<20), process(8000, 4<<20)})
+	card.GetMPSComputeRunningProcessesFunc = told([]nvml.ProcessInfo{process(7000, 3<<20), process(9000, 5<<20)})
 	got := probed(t, m.prober(t)).GPUs[0]
 	same(t, "processes", written(got.Processes), "17 compute 2097152 nil/nil; 5000 both 1048576 nil/nil /usr/bin/program-5000; "+
 		"6000 compute nil nil/nil /usr/bin/program-6000; 7000 mps 3145728 nil/nil /usr/bin/program-7000; "+
@@ -53,14 +53,14 @@ func TestMIGDevicesAreToldWithTheirProfiles(t *testing.T) {
 	const name = "NVIDIA A100-SXM4-40GB"
 	parted(m.gpus[0], migDevice("MIG-a", name+" MIG 3g.20gb", 2, 0, 20<<30), nil, migDevice("MIG-b", name+" MIG 1g.5gb+me", 9, 0, 5<<30), migDevice("MIG-c", name, 1, 1, 20<<30))
 	got := probed(t, m.prober(t))
-	gpu := got.GPUs[0]
+	card := got.GPUs[0]
 	var devices []string
-	for _, mig := range gpu.MIG.Instances {
+	for _, mig := range card.MIG.Instances {
 		devices = append(devices, fmt.Sprintf("%d %s %s %s/%s %d %d", mig.Index, mig.UUID, mig.Profile, show(mig.GI), show(mig.CI), *mig.Memory>>30, *mig.Used>>20))
 	}
 	same(t, "MIG devices", strings.Join(devices, "; "), "0 MIG-a 3g.20gb 2/0 20 17; 2 MIG-b 1g.5gb+me 9/0 5 17; 3 MIG-c 1c.3g.20gb 1/1 20 17")
-	same(t, "MIG mode", show(gpu.MIG.Enabled)+" "+show(gpu.MIG.Pending), "true true")
-	same(t, "NVLinks", fmt.Sprint(gpu.NVLinks == nil)+" "+gpu.Why["nvlinks"], "true MIG mode hides the NVLinks")
+	same(t, "MIG mode", show(card.MIG.Enabled)+" "+show(card.MIG.Pending), "true true")
+	same(t, "NVLinks", fmt.Sprint(card.NVLinks == nil)+" "+card.Why["nvlinks"], "true MIG mode hides the NVLinks")
 	same(t, "link", got.Links[0][1], "PXB")
 }
 

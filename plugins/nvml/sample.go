@@ -8,10 +8,10 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
-var _ plugins.GPUSampler = (*Prober)(nil)
+var _ gpu.Sampler = (*Prober)(nil)
 
 // sampling is an NVML that stays initialised between samples, with its handles.
 type sampling struct {
@@ -21,7 +21,7 @@ type sampling struct {
 
 // Sample reads memory, utilisation and processes of each GPU. The first one calls nvmlInit
 // and opens the handles; NVML stays so until the process ends.
-func (p *Prober) Sample(ctx context.Context) (*plugins.GPUSamples, error) {
+func (p *Prober) Sample(ctx context.Context) (*gpu.Samples, error) {
 	if err := p.takeTurn(ctx); err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func (p *Prober) Sample(ctx context.Context) (*plugins.GPUSamples, error) {
 			return nil, err
 		}
 	}
-	found := &plugins.GPUSamples{Source: Source, GPUs: []plugins.GPUSample{}}
+	found := &gpu.Samples{Source: Source, GPUs: []gpu.Sample{}}
 	for _, d := range p.sampling.devices {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -63,38 +63,38 @@ func (p *Prober) startSampling() error {
 }
 
 // sample reads what changes. A GPU that was lost is asked no more.
-func (d *device) sample() plugins.GPUSample {
-	lost, why := d.gpu.State == plugins.StateLost, d.gpu.Why["state"]
-	d.gpu = plugins.GPU{Index: d.gpu.Index, UUID: d.gpu.UUID, PCI: d.gpu.PCI, State: plugins.StateOK, Why: map[string]string{}}
+func (d *device) sample() gpu.Sample {
+	lost, why := d.card.State == gpu.StateLost, d.card.Why["state"]
+	d.card = gpu.GPU{Index: d.card.Index, UUID: d.card.UUID, PCI: d.card.PCI, State: gpu.StateOK, Why: map[string]string{}}
 	if lost {
-		d.state(plugins.StateLost, why)
+		d.state(gpu.StateLost, why)
 	}
 	var rates *nvml.Utilization
 	for _, part := range []func(){
 		d.readMemory, d.readMIG, d.readProcesses,
-		func() { rates = ask(d, "utilization.gpu", "nvmlDeviceGetUtilizationRates", d.GetUtilizationRates) },
+		func() { rates = ask(d, "utilization.card", "nvmlDeviceGetUtilizationRates", d.GetUtilizationRates) },
 	} {
 		if d.alive() {
 			part()
 		}
 	}
-	s := plugins.GPUSample{Index: d.gpu.Index, UUID: d.gpu.UUID, State: d.gpu.State, Memory: d.gpu.Memory, Processes: d.gpu.Processes, Instances: d.gpu.MIG.Instances}
+	s := gpu.Sample{Index: d.card.Index, UUID: d.card.UUID, State: d.card.State, Memory: d.card.Memory, Processes: d.card.Processes, Instances: d.card.MIG.Instances}
 	if rates != nil {
-		s.Utilization = plugins.Utilization{GPU: new(int(rates.Gpu)), Memory: new(int(rates.Memory))}
+		s.Utilization = gpu.Utilization{GPU: new(int(rates.Gpu)), Memory: new(int(rates.Memory))}
 	}
-	d.gpu.Why["utilization.memory"] = d.gpu.Why["utilization.gpu"]
+	d.card.Why["utilization.memory"] = d.card.Why["utilization.card"]
 	s.Why = map[string]string{}
 	for _, name := range append(s.Unknown(), "state", processMemory) {
-		if reason := d.gpu.Why[name]; reason != "" {
+		if reason := d.card.Why[name]; reason != "" {
 			s.Why[name] = reason
 		}
 	}
-	s.Explain(d.gpu.Why["state"])
+	s.Explain(d.card.Why["state"])
 	return s
 }
 
 // forgetNames keeps the names of processes that are still there: a pid is given again.
-func (r *probe) forgetNames(gpus []plugins.GPUSample) {
+func (r *probe) forgetNames(gpus []gpu.Sample) {
 	there := map[int]string{}
 	for _, g := range gpus {
 		for _, p := range g.Processes {

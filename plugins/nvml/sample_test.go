@@ -7,11 +7,11 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // sampled takes a sample. Whatever is nil has a reason.
-func sampled(t *testing.T, p *Prober) *plugins.GPUSamples {
+func sampled(t *testing.T, p *Prober) *gpu.Samples {
 	t.Helper()
 	found, err := p.Sample(t.Context())
 	if err != nil {
@@ -28,9 +28,9 @@ func sampled(t *testing.T, p *Prober) *plugins.GPUSamples {
 }
 
 // working lets a GPU of the mock do something.
-func (m *machine) working(index int, gpu, memory uint32) {
+func (m *machine) working(index int, card, memory uint32) {
 	m.gpus[index].GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) {
-		return nvml.Utilization{Gpu: gpu, Memory: memory}, nvml.SUCCESS
+		return nvml.Utilization{Gpu: card, Memory: memory}, nvml.SUCCESS
 	}
 }
 
@@ -42,7 +42,7 @@ func TestSamplesInitialiseNVMLOnceAndAProbeBesideThemLeavesItSo(t *testing.T) {
 	for range 3 {
 		got := sampled(t, p)
 		same(t, "GPU 0", show(got.GPUs[0].Utilization.GPU)+" "+show(got.GPUs[0].Utilization.Memory), "97 41")
-		same(t, "GPU 1", got.GPUs[1].Why["utilization.gpu"], "not supported by this GPU")
+		same(t, "GPU 1", got.GPUs[1].Why["utilization.card"], "not supported by this GPU")
 		same(t, "UUID", got.GPUs[1].UUID, "GPU-1")
 	}
 	same(t, "inits and shutdowns", []int{m.inits, m.downs}, "[1 0]")
@@ -70,12 +70,12 @@ func TestAGPULostBetweenSamplesIsAskedNoMore(t *testing.T) {
 	m := dgx(1)
 	m.working(0, 50, 5)
 	p := m.prober(t)
-	same(t, "state", sampled(t, p).GPUs[0].State, plugins.StateOK)
+	same(t, "state", sampled(t, p).GPUs[0].State, gpu.StateOK)
 	m.gpus[0].GetMemoryInfo_v2Func = says[nvml.Memory_v2](nvml.ERROR_GPU_IS_LOST)
 	m.gpus[0].GetUtilizationRatesFunc = nil // to call it would end the test
 	for range 2 {
 		got := sampled(t, p).GPUs[0]
-		same(t, "state", got.State, plugins.StateLost)
+		same(t, "state", got.State, gpu.StateLost)
 		same(t, "memory and UUID", show(got.Memory.Used)+" "+got.UUID, "nil GPU-0")
 	}
 }

@@ -18,7 +18,7 @@ func enabled(state *nvml.EnableState) *bool {
 
 // readPCIe reads the link as it is, and what card and slot are able to do together.
 func (d *device) readPCIe() {
-	pcie := &d.gpu.PCIe
+	pcie := &d.card.PCIe
 	pcie.Generation = ask(d, "pcie.generation", "nvmlDeviceGetCurrPcieLinkGeneration", d.GetCurrPcieLinkGeneration)
 	pcie.GenerationMax = ask(d, "pcie.generation_max", "nvmlDeviceGetMaxPcieLinkGeneration", d.GetMaxPcieLinkGeneration)
 	pcie.Width = ask(d, "pcie.width", "nvmlDeviceGetCurrPcieLinkWidth", d.GetCurrPcieLinkWidth)
@@ -28,7 +28,7 @@ func (d *device) readPCIe() {
 // readMemory reads nvmlDeviceGetMemoryInfo_v2, of drivers since 510. The first version
 // counts what the driver keeps as used.
 func (d *device) readMemory() {
-	memory := &d.gpu.Memory
+	memory := &d.card.Memory
 	if info := ask(d, "memory.reserved", "nvmlDeviceGetMemoryInfo_v2", d.GetMemoryInfo_v2); info != nil {
 		memory.Total, memory.Used, memory.Reserved = &info.Total, &info.Used, &info.Reserved
 		return
@@ -40,7 +40,7 @@ func (d *device) readMemory() {
 		memory.Total, memory.Used = &info.Total, &info.Used
 		return
 	}
-	d.gpu.Why["memory.used"] = d.gpu.Why["memory.total"]
+	d.card.Why["memory.used"] = d.card.Why["memory.total"]
 }
 
 // computeModes are the names of nvmlComputeMode_t.
@@ -52,16 +52,16 @@ var computeModes = map[nvml.ComputeMode]string{
 }
 
 func (d *device) readModes() {
-	d.gpu.Persistence = enabled(ask(d, "persistence", "nvmlDeviceGetPersistenceMode", d.GetPersistenceMode))
+	d.card.Persistence = enabled(ask(d, "persistence", "nvmlDeviceGetPersistenceMode", d.GetPersistenceMode))
 	if mode := ask(d, "compute_mode", "nvmlDeviceGetComputeMode", d.GetComputeMode); mode != nil {
-		d.gpu.ComputeMode = d.word("compute_mode", computeModes[*mode], int(*mode))
+		d.card.ComputeMode = d.word("compute_mode", computeModes[*mode], int(*mode))
 	}
 }
 
 // word is the name of a number; the number itself is told where it has none.
 func (d *device) word(value, name string, number int) *string {
 	if name == "" {
-		d.gpu.Why[value] = fmt.Sprintf("NVML says %d, which is not known here", number)
+		d.card.Why[value] = fmt.Sprintf("NVML says %d, which is not known here", number)
 		return nil
 	}
 	return &name
@@ -91,10 +91,10 @@ func (d *device) readThrottled() {
 	if mask == nil {
 		return
 	}
-	d.gpu.Throttled = []string{}
+	d.card.Throttled = []string{}
 	for _, reason := range throttles {
 		if *mask&reason.bit != 0 {
-			d.gpu.Throttled = append(d.gpu.Throttled, reason.name)
+			d.card.Throttled = append(d.card.Throttled, reason.name)
 		}
 	}
 }
@@ -133,11 +133,11 @@ func (d *device) readFabric() {
 	switch {
 	case info == nil:
 	case info.state == nvml.GPU_FABRIC_STATE_NOT_SUPPORTED:
-		d.gpu.Why["fabric"] = "not supported by this GPU"
+		d.card.Why["fabric"] = "not supported by this GPU"
 	case info.state == nvml.GPU_FABRIC_STATE_COMPLETED && info.status != nvml.SUCCESS:
-		d.gpu.Why["fabric"] = d.probe.reason("", info.status)
-		d.gpu.Fabric = new("failed")
+		d.card.Why["fabric"] = d.probe.reason("", info.status)
+		d.card.Fabric = new("failed")
 	default:
-		d.gpu.Fabric = d.word("fabric", fabricStates[info.state], int(info.state))
+		d.card.Fabric = d.word("fabric", fabricStates[info.state], int(info.state))
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/hostfs"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Bus has a link for each device, named by its address.
@@ -45,7 +45,7 @@ func isComplex(name string) bool {
 }
 
 func isAddress(name string) bool {
-	address, ok := plugins.SysfsPCI(name)
+	address, ok := gpu.SysfsPCI(name)
 	return ok && address == name
 }
 
@@ -74,12 +74,12 @@ func Behind(root hostfs.Root, class string) string {
 }
 
 // Ways are the ways by PCI from the nearest on, by nvidia-smi's definitions.
-var Ways = []plugins.Link{"PIX", "PXB", "PHB", "NODE", "SYS"}
+var Ways = []gpu.Link{"PIX", "PXB", "PHB", "NODE", "SYS"}
 
 // Way tells how two devices reach each other. Below the last bridge of the common way,
 // which is the upstream port of a switch, each has at most a downstream port and itself
 // where the switch is the only one between them.
-func Way(a, b Slot) plugins.Link {
+func Way(a, b Slot) gpu.Link {
 	const belowOneSwitch = 2
 	common := 0
 	for common < min(len(a.Bridges), len(b.Bridges)) && a.Bridges[common] == b.Bridges[common] {
@@ -98,7 +98,7 @@ func Way(a, b Slot) plugins.Link {
 	return byNode(a, b)
 }
 
-func byNode(a, b Slot) plugins.Link {
+func byNode(a, b Slot) gpu.Link {
 	if a.NUMA != nil && b.NUMA != nil && *a.NUMA == *b.NUMA {
 		return "NODE"
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/hostfs/hostfstest"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 func TestWaysBetweenSlots(t *testing.T) {
@@ -12,7 +12,7 @@ func TestWaysBetweenSlots(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		a, b Slot
-		want plugins.Link
+		want gpu.Link
 	}{
 		{"two functions of a card", at(0, "pci0", "a", "b.0"), at(0, "pci0", "a", "b.1"), "PIX"},
 		{"two ports of a switch", at(0, "pci0", "a", "up", "d1", "x"), at(0, "pci0", "a", "up", "d2", "y"), "PIX"},

@@ -3,14 +3,14 @@ package gpus
 import (
 	"slices"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Way is the PCIe way between two devices, as nvidia-smi topo -m calls it in its legend:
 // PIX at most a single bridge (the ports of one switch count as one), PXB several without
 // the host bridge, PHB the host bridge, NODE the interconnect between host bridges of a
 // NUMA node, SYS that between NUMA nodes.
-func Way(a, b Slot) plugins.Link {
+func Way(a, b Slot) gpu.Link {
 	common := 0
 	for common < len(a.Path) && common < len(b.Path) && a.Path[common] == b.Path[common] {
 		common++
@@ -29,8 +29,8 @@ func Way(a, b Slot) plugins.Link {
 	}
 }
 
-func (s *Scenario) ways() [][]plugins.Link {
-	ways := make([][]plugins.Link, len(s.GPUs))
+func (s *Scenario) ways() [][]gpu.Link {
+	ways := make([][]gpu.Link, len(s.GPUs))
 	for i := range s.GPUs {
 		for j := range s.GPUs {
 			way := Way(s.GPUs[i].Slot, s.GPUs[j].Slot)
@@ -84,13 +84,13 @@ func (g *GPU) nvlinksHidden() bool { return g.MIG.Enabled != nil && *g.MIG.Enabl
 func (g *GPU) remapHidden() bool { return g.nvlinksHidden() && len(g.MIG.Instances) > 0 }
 
 // Expect is what a prober that can tell all finds while these holdings are alive.
-func (s *Scenario) Expect(held []Holding) *plugins.GPUs {
-	found := &plugins.GPUs{Driver: &s.Driver, CUDA: &s.CUDA, GPUs: []plugins.GPU{}, Links: [][]plugins.Link{}}
+func (s *Scenario) Expect(held []Holding) *gpu.Inventory {
+	found := &gpu.Inventory{Driver: &s.Driver, CUDA: &s.CUDA, GPUs: []gpu.GPU{}, Links: [][]gpu.Link{}}
 	for i := range s.GPUs {
-		gpu := s.GPUs[i].expect(held)
-		gpu.Index = i
-		found.GPUs = append(found.GPUs, gpu)
-		row := []plugins.Link{}
+		card := s.GPUs[i].expect(held)
+		card.Index = i
+		found.GPUs = append(found.GPUs, card)
+		row := []gpu.Link{}
 		for j, way := range s.ways()[i] {
 			if n := s.Bonded(i, j); i != j && n > 0 {
 				way = nv(n)
@@ -104,9 +104,9 @@ func (s *Scenario) Expect(held []Holding) *plugins.GPUs {
 
 // Expected is what a prober that can tell all finds of the GPU while nobody but the
 // processes of the scenario holds any.
-func (g *GPU) Expected() plugins.GPU { return g.expect(nil) }
+func (g *GPU) Expected() gpu.GPU { return g.expect(nil) }
 
-func (g *GPU) expect(held []Holding) plugins.GPU {
+func (g *GPU) expect(held []Holding) gpu.GPU {
 	found := g.GPU
 	found.Processes = g.Holders(held)
 	found.Memory.Used = new(g.Used(held))
@@ -115,13 +115,13 @@ func (g *GPU) expect(held []Holding) plugins.GPU {
 		found.MIG.Instances[i].Used = new(g.InstanceUsed(i, held))
 	}
 	if g.remapHidden() {
-		found.Remapped = plugins.Remapped{}
+		found.Remapped = gpu.Remapped{}
 	}
 	found.NVLinks = nil
 	if g.Ports != nil && !g.nvlinksHidden() {
-		found.NVLinks = []plugins.NVLink{}
+		found.NVLinks = []gpu.NVLink{}
 		for i, port := range g.Ports {
-			found.NVLinks = append(found.NVLinks, plugins.NVLink{Link: i, Active: port.Peer != ""})
+			found.NVLinks = append(found.NVLinks, gpu.NVLink{Link: i, Active: port.Peer != ""})
 		}
 	}
 	return found
@@ -129,10 +129,10 @@ func (g *GPU) expect(held []Holding) plugins.GPU {
 
 // Holders are the processes of the GPU: those of the scenario, and the alive ones that
 // noted themselves.
-func (g *GPU) Holders(held []Holding) []plugins.Process {
+func (g *GPU) Holders(held []Holding) []gpu.Process {
 	found := slices.Clone(g.Processes)
 	for _, h := range held {
-		p := plugins.Process{PID: h.PID, Name: h.Name, Kind: h.Kind, Memory: new(h.Bytes)}
+		p := gpu.Process{PID: h.PID, Name: h.Name, Kind: h.Kind, Memory: new(h.Bytes)}
 		for _, instance := range g.MIG.Instances {
 			if instance.UUID == h.UUID {
 				p.GI, p.CI = instance.GI, instance.CI

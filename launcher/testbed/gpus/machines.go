@@ -27,7 +27,7 @@ func ampere(name string, p product, links int) *Scenario {
 		_, bus := split(at.bridge)
 		for half := range 2 {
 			n := 2*i + half
-			s.GPUs = append(s.GPUs, p.gpu(at.gpus[half], deeper(at.bridge, at.numa, 1+half, bus+3+2*half, 0), n))
+			s.GPUs = append(s.GPUs, p.card(at.gpus[half], deeper(at.bridge, at.numa, 1+half, bus+3+2*half, 0), n))
 			s.NICs = append(s.NICs, mlx(n, at.nics[half], cx6, hdr, deeper(at.bridge, at.numa, 3+half, bus+0x1a+3*half, 0)))
 		}
 	}
@@ -61,7 +61,7 @@ func hopper(name string, p product) *Scenario {
 		{"0000:d9", "0000:df:00.0", "0000:dc:00.0"},
 	} {
 		numa := i / 4
-		s.GPUs = append(s.GPUs, p.gpu(at.gpu, behind(at.bridge, numa, 1), i))
+		s.GPUs = append(s.GPUs, p.card(at.gpu, behind(at.bridge, numa, 1), i))
 		s.NICs = append(s.NICs, mlx(i, at.nic, cx7, ndr, behind(at.bridge, numa, 2)))
 	}
 	storage := mlx(8, "0000:29:00.0", cx5, eth, direct("0000:26", 0, 1, 0))
@@ -80,7 +80,7 @@ func DGX1() *Scenario {
 	gpus := []string{"0000:06:00.0", "0000:07:00.0", "0000:0a:00.0", "0000:0b:00.0", "0000:85:00.0", "0000:86:00.0", "0000:89:00.0", "0000:8a:00.0"}
 	nics := []string{"0000:05:00.0", "0000:0c:00.0", "0000:84:00.0", "0000:8b:00.0"}
 	for i, pci := range gpus {
-		s.GPUs = append(s.GPUs, v100.gpu(pci, dgx1Slot(i/2, i%2), i))
+		s.GPUs = append(s.GPUs, v100.card(pci, dgx1Slot(i/2, i%2), i))
 	}
 	for i, pci := range nics {
 		s.NICs = append(s.NICs, mlx(i, pci, cx5, eth, dgx1Slot(i, 2)))
@@ -113,7 +113,7 @@ func TwoIslands() *Scenario {
 		{"0000:00", "0000:01:00.0"}, {"0000:20", "0000:24:00.0"}, {"0000:40", "0000:41:00.0"}, {"0000:60", "0000:61:00.0"},
 		{"0000:80", "0000:81:00.0"}, {"0000:a0", "0000:a1:00.0"}, {"0000:c0", "0000:c1:00.0"}, {"0000:e0", "0000:e1:00.0"},
 	} {
-		s.GPUs = append(s.GPUs, a100.gpu(at.gpu, direct(at.bridge, i/4, 1, 1), i))
+		s.GPUs = append(s.GPUs, a100.card(at.gpu, direct(at.bridge, i/4, 1, 1), i))
 	}
 	for _, half := range []int{0, 4} {
 		for i := half; i < half+4; i++ {
@@ -164,7 +164,7 @@ func fourCards(name string, p product) *Scenario {
 	for i, at := range []struct{ bridge, gpu string }{
 		{"0000:15", "0000:1a:00.0"}, {"0000:15", "0000:1b:00.0"}, {"0000:c8", "0000:cd:00.0"}, {"0000:c8", "0000:ce:00.0"},
 	} {
-		s.GPUs = append(s.GPUs, p.gpu(at.gpu, behind(at.bridge, i/2, i%2), i))
+		s.GPUs = append(s.GPUs, p.card(at.gpu, behind(at.bridge, i/2, i%2), i))
 	}
 	return s
 }

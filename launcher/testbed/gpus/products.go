@@ -3,7 +3,7 @@ package gpus
 import (
 	"fmt"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 const (
@@ -49,19 +49,19 @@ const (
 
 // gpu makes a GPU of the product, idle and in good order. Its UUID is made of its place,
 // so that it is the same whenever the scenario is made.
-func (p product) gpu(pci string, slot Slot, serial int) GPU {
+func (p product) card(pci string, slot Slot, serial int) GPU {
 	slot.Vendor, slot.Device, slot.Class = "0x10de", p.device, p.class
 	g := GPU{
 		Slot: slot, Serial: fmt.Sprintf("16524210%05d", serial), VBIOS: "92.00.45.00.03", Architecture: p.architecture,
 		Capability: p.capability, Speed: p.speed, Unexplained: p.idle * mib, PortSpeed: p.portSpeed,
 	}
-	g.UUID, g.PCI, g.Name, g.State = uuid("GPU", pci, serial), pci, p.name, plugins.StateOK
+	g.UUID, g.PCI, g.Name, g.State = uuid("GPU", pci, serial), pci, p.name, gpu.StateOK
 	// Idle cards lower the generation; those of data centres with persistence mode do not.
-	g.PCIe = plugins.PCIe{Generation: new(p.gen), GenerationMax: new(p.gen), Width: new(16), WidthMax: new(16)}
-	g.Memory = plugins.Memory{Total: new(p.memory * mib), Reserved: new(p.reserved * mib)}
+	g.PCIe = gpu.PCIe{Generation: new(p.gen), GenerationMax: new(p.gen), Width: new(16), WidthMax: new(16)}
+	g.Memory = gpu.Memory{Total: new(p.memory * mib), Reserved: new(p.reserved * mib)}
 	g.ComputeMode, g.Persistence = new("default"), new(p.class == threeD)
-	g.Processes, g.Throttled, g.Recovery = []plugins.Process{}, []string{}, new("none")
-	g.MIG.Instances = []plugins.MIGInstance{}
+	g.Processes, g.Throttled, g.Recovery = []gpu.Process{}, []string{}, new("none")
+	g.MIG.Instances = []gpu.MIGInstance{}
 	if p.mig {
 		g.MIG.Enabled, g.MIG.Pending = new(false), new(false)
 	}
@@ -75,16 +75,16 @@ func (p product) gpu(pci string, slot Slot, serial int) GPU {
 // health sets the counters that the product has to nothing.
 func (p product) health(g *GPU) {
 	if p.ecc {
-		g.ECC = plugins.ECC{Enabled: new(true), Volatile: new(uint64(0)), Aggregate: new(uint64(0))}
+		g.ECC = gpu.ECC{Enabled: new(true), Volatile: new(uint64(0)), Aggregate: new(uint64(0))}
 		if p.remaps {
 			g.ECC.SRAMVolatile = new(uint64(0))
 		}
 	}
 	switch {
 	case p.remaps:
-		g.Remapped = plugins.Remapped{Correctable: new(0), Uncorrectable: new(0), Pending: new(false), Failed: new(false)}
+		g.Remapped = gpu.Remapped{Correctable: new(0), Uncorrectable: new(0), Pending: new(false), Failed: new(false)}
 	case p.ecc:
-		g.Retired = plugins.Retired{SingleBit: new(0), DoubleBit: new(0), Pending: new(false)}
+		g.Retired = gpu.Retired{SingleBit: new(0), DoubleBit: new(0), Pending: new(false)}
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Scenario is what the GPUs of one machine look like.
@@ -45,12 +45,12 @@ const (
 )
 
 // GPU is one device: what a prober is to find of it, and what else its driver knows. In
-// plugins.GPU, nil stands for what the product does not support: Processes, MIG.Instances
+// gpu.GPU, nil stands for what the product does not support: Processes, MIG.Instances
 // and Throttled are empty instead where they are supported. These follow from the rest
 // and are left nil: NVLinks (from Ports), Memory.Used and Used of MIG instances (from the
 // processes and Unexplained).
 type GPU struct {
-	plugins.GPU
+	gpu.GPU
 	Slot         Slot   `json:"slot"`
 	Serial       string `json:"serial"`
 	VBIOS        string `json:"vbios"`
@@ -184,7 +184,7 @@ func (s *Scenario) Write(folder string) error {
 // file is the scenario with what the C library need not work out.
 type file struct {
 	*Scenario
-	Ways [][]plugins.Link `json:"ways"` // the PCIe ways between the GPUs
+	Ways [][]gpu.Link `json:"ways"` // the PCIe ways between the GPUs
 }
 
 // Read reads the scenario in a folder.

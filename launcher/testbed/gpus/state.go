@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
-func nv(n int) plugins.Link { return plugins.Link("NV" + strconv.Itoa(n)) }
+func nv(n int) gpu.Link { return gpu.Link("NV" + strconv.Itoa(n)) }
 
 // Holding is a process's note that it holds memory of a device, one file in the state
 // folder. It counts as long as that very process is there: a pid that was given to

@@ -16,13 +16,13 @@ import (
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/muster-dev/muster/launcher/testbed/gpus"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/plugins/nvidiasmi"
 	"github.com/muster-dev/muster/plugins/nvml"
 )
 
 func init() {
-	probers = append(probers, prober{nvml.Source, func(p gpus.Programs) plugins.GPUProber { return nvml.Open(p.Library) }})
+	probers = append(probers, prober{nvml.Source, func(p gpus.Programs) gpu.Prober { return nvml.Open(p.Library) }})
 }
 
 // What both probers tell of a machine must be the same.
@@ -33,7 +33,7 @@ func TestBothProbersTellTheSame(t *testing.T) {
 			busied(t, machine(t, s), s)
 			ctx, cancel := context.WithTimeout(t.Context(), probeTime)
 			defer cancel()
-			var found [2]*plugins.GPUs
+			var found [2]*gpu.Inventory
 			for i, p := range probers {
 				found[i], _ = p.new(built).Probe(ctx)
 			}
@@ -54,7 +54,7 @@ func TestBothProbersTellTheSame(t *testing.T) {
 	}
 }
 
-func sameGPU(t *testing.T, smi, nvml *plugins.GPU) {
+func sameGPU(t *testing.T, smi, nvml *gpu.GPU) {
 	t.Helper()
 	told := tell(nvml)
 	for name, value := range tell(smi) {
@@ -69,7 +69,7 @@ func sameGPU(t *testing.T, smi, nvml *plugins.GPU) {
 }
 
 // look probes by NVML in this process.
-func look(t *testing.T, s *gpus.Scenario) (*plugins.GPUs, error) {
+func look(t *testing.T, s *gpus.Scenario) (*gpu.Inventory, error) {
 	t.Helper()
 	machine(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), probeTime)
@@ -208,12 +208,12 @@ func TestNVMLFindsDevicesByEveryName(t *testing.T) {
 func TestNVMLTellsWhatHappens(t *testing.T) {
 	s := gpus.L40S()
 	lib, folder := initialised(t, s)
-	gpu, ret := lib.DeviceGetHandleByIndex(1)
+	card, ret := lib.DeviceGetHandleByIndex(1)
 	check(t, "by index", ret)
 	set, ret := lib.EventSetCreate()
 	check(t, "event set", ret)
 	defer set.Free()
-	check(t, "register", gpu.RegisterEvents(gonvml.EventTypeXidCriticalError, set))
+	check(t, "register", card.RegisterEvents(gonvml.EventTypeXidCriticalError, set))
 	if _, ret := set.Wait(20); ret != gonvml.ERROR_TIMEOUT {
 		t.Errorf("no event: %v", ret)
 	}
@@ -232,11 +232,11 @@ func TestNVMLTellsWhatHappens(t *testing.T) {
 		t.Errorf("an event of another GPU: %+v, %v", event, ret)
 	}
 	// The machine changes under the handles.
-	s.GPUs[1].State = plugins.StateLost
+	s.GPUs[1].State = gpu.StateLost
 	if err := s.Write(folder); err != nil {
 		t.Fatal(err)
 	}
-	if _, ret := gpu.GetMemoryInfo(); ret != gonvml.ERROR_GPU_IS_LOST {
+	if _, ret := card.GetMemoryInfo(); ret != gonvml.ERROR_GPU_IS_LOST {
 		t.Errorf("a lost GPU answers %v", ret)
 	}
 	if _, ret := set.Wait(20); ret != gonvml.ERROR_GPU_IS_LOST {
@@ -267,20 +267,20 @@ func TestTheProberHearsWhatIsRaised(t *testing.T) {
 			if err != nil || len(heard.Events) != 3 {
 				t.Fatalf("%+v, %v", heard, err)
 			}
-			for i, want := range []plugins.Event{
-				{Kind: plugins.EventXid, Xid: 48, UUID: s.GPUs[1].UUID, PCI: s.GPUs[1].PCI}, {Kind: plugins.EventDoubleBit, UUID: s.GPUs[2].UUID, PCI: s.GPUs[2].PCI},
-				{Kind: plugins.EventSingleBit, UUID: s.GPUs[0].UUID, PCI: s.GPUs[0].PCI},
+			for i, want := range []gpu.Event{
+				{Kind: gpu.EventXid, Xid: 48, UUID: s.GPUs[1].UUID, PCI: s.GPUs[1].PCI}, {Kind: gpu.EventDoubleBit, UUID: s.GPUs[2].UUID, PCI: s.GPUs[2].PCI},
+				{Kind: gpu.EventSingleBit, UUID: s.GPUs[0].UUID, PCI: s.GPUs[0].PCI},
 			} {
 				got := heard.Events[i]
 				if got.At = 0; got != want {
 					t.Errorf("%+v, want %+v", got, want)
 				}
 			}
-			s.GPUs[0].State = plugins.StateLost
+			s.GPUs[0].State = gpu.StateLost
 			if err := s.Write(folder); err != nil {
 				t.Fatal(err)
 			}
-			if heard, err = p.WatchEvents(t.Context(), time.Minute); err != nil || len(heard.Events) != 1 || heard.Events[0].Kind != plugins.EventLost || heard.Events[0].UUID != s.GPUs[0].UUID {
+			if heard, err = p.WatchEvents(t.Context(), time.Minute); err != nil || len(heard.Events) != 1 || heard.Events[0].Kind != gpu.EventLost || heard.Events[0].UUID != s.GPUs[0].UUID {
 				t.Errorf("%+v, %v", heard, err)
 			}
 		})
@@ -288,11 +288,11 @@ func TestTheProberHearsWhatIsRaised(t *testing.T) {
 }
 
 // samplers take samples of a machine, each in its own way.
-func samplers(t *testing.T) map[string]plugins.GPUSampler {
+func samplers(t *testing.T) map[string]gpu.Sampler {
 	t.Helper()
-	found := map[string]plugins.GPUSampler{}
+	found := map[string]gpu.Sampler{}
 	for _, p := range probers {
-		found[p.name] = p.new(programs(t)).(plugins.GPUSampler)
+		found[p.name] = p.new(programs(t)).(gpu.Sampler)
 	}
 	return found
 }

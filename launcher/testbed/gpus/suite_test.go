@@ -13,18 +13,18 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/testbed/gpus"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/plugins/nvidiasmi"
 )
 
 // prober is one implementation under test.
 type prober struct {
 	name string
-	new  func(gpus.Programs) plugins.GPUProber
+	new  func(gpus.Programs) gpu.Prober
 }
 
 // probers are filled by the files of each.
-var probers = []prober{{nvidiasmi.Source, func(p gpus.Programs) plugins.GPUProber {
+var probers = []prober{{nvidiasmi.Source, func(p gpus.Programs) gpu.Prober {
 	return nvidiasmi.New(&nvidiasmi.Program{Path: p.NvidiaSMI})
 }}}
 
@@ -41,14 +41,14 @@ func scenarios() map[string]*gpus.Scenario {
 // told, ECC off, unusual modes and recovery actions, a processor list that is nobody's.
 func odd() *gpus.Scenario {
 	s := gpus.L40S()
-	s.GPUs[0].ECC = plugins.ECC{Enabled: new(false)}
+	s.GPUs[0].ECC = gpu.ECC{Enabled: new(false)}
 	s.GPUs[0].ComputeMode, s.GPUs[1].ComputeMode = new("prohibited"), new("exclusive_process")
 	s.GPUs[0].Recovery, s.GPUs[1].Recovery, s.GPUs[2].Recovery = new("node_reboot"), new("drain_p2p"), nil
 	s.GPUs[0].Persistence, s.GPUs[0].Slot.NUMA = new(false), -1
 	s.GPUs[1].Throttled = []string{"hw_slowdown", "hw_thermal", "hw_power_brake", "sw_thermal", "sw_power_cap"}
 	s.GPUs[2].Throttled = nil
-	s.GPUs[2].PCIe = plugins.PCIe{}
-	s.GPUs[3].Processes = []plugins.Process{
+	s.GPUs[2].PCIe = gpu.PCIe{}
+	s.GPUs[3].Processes = []gpu.Process{
 		{PID: 101, Name: "/usr/bin/python3", Kind: "compute", Memory: new(uint64(1 << 30))},
 		{PID: 102, Name: "Xorg", Kind: "graphics", Memory: new(uint64(100 << 20))},
 		{PID: 103, Name: "blender & <co>", Kind: "both", Memory: new(uint64(2 << 30))},
@@ -92,7 +92,7 @@ func hold(t *testing.T, uuid string) {
 }
 
 // expected is what the scenario says, with what workers hold now.
-func expected(t *testing.T, s *gpus.Scenario, folder string) *plugins.GPUs {
+func expected(t *testing.T, s *gpus.Scenario, folder string) *gpu.Inventory {
 	t.Helper()
 	held, err := gpus.Held(folder)
 	if err != nil {
@@ -157,7 +157,7 @@ func TestProbersFindWhatTheScenarioSays(t *testing.T) {
 }
 
 // compare holds what was found against what there is.
-func compare(t *testing.T, found, want *plugins.GPUs) {
+func compare(t *testing.T, found, want *gpu.Inventory) {
 	t.Helper()
 	if len(found.GPUs) != len(want.GPUs) {
 		t.Fatalf("found %d GPUs, there are %d", len(found.GPUs), len(want.GPUs))
@@ -178,11 +178,11 @@ func compare(t *testing.T, found, want *plugins.GPUs) {
 	compareLinks(t, found, want)
 }
 
-func compareLinks(t *testing.T, found, want *plugins.GPUs) {
+func compareLinks(t *testing.T, found, want *gpu.Inventory) {
 	t.Helper()
 	for i, row := range found.Links {
 		for j, link := range row {
-			lost := want.GPUs[i].State != plugins.StateOK || want.GPUs[j].State != plugins.StateOK
+			lost := want.GPUs[i].State != gpu.StateOK || want.GPUs[j].State != gpu.StateOK
 			if link != want.Links[i][j] && !(lost && link == "") {
 				t.Errorf("link of %d and %d is %q, should be %q", i, j, link, want.Links[i][j])
 			}
@@ -193,7 +193,7 @@ func compareLinks(t *testing.T, found, want *plugins.GPUs) {
 	}
 }
 
-func compareGPU(t *testing.T, found, want *plugins.GPU, source string) {
+func compareGPU(t *testing.T, found, want *gpu.GPU, source string) {
 	t.Helper()
 	if found.State != want.State || found.Index != want.Index {
 		t.Errorf("GPU %d is %s, should be GPU %d, %s", found.Index, found.State, want.Index, want.State)
@@ -203,7 +203,7 @@ func compareGPU(t *testing.T, found, want *plugins.GPU, source string) {
 			t.Errorf("GPU %d: %s is unknown without a reason", want.Index, name)
 		}
 	}
-	if want.State == plugins.StateLost {
+	if want.State == gpu.StateLost {
 		if found.PCI != "" && found.PCI != want.PCI || found.UUID != "" && found.UUID != want.UUID {
 			t.Errorf("lost GPU %d is %s at %s, should be %s at %s", want.Index, found.UUID, found.PCI, want.UUID, want.PCI)
 		}
@@ -214,7 +214,7 @@ func compareGPU(t *testing.T, found, want *plugins.GPU, source string) {
 		got, told := f[name]
 		switch {
 		case name == "nvlinks" && source == nvidiasmi.Source && allInactive(want.NVLinks) && allInactive(found.NVLinks):
-		case !told && want.State == plugins.StateNeedsReset:
+		case !told && want.State == gpu.StateNeedsReset:
 		case !told:
 			t.Errorf("GPU %d: %s is not told (%s), should be %v", want.Index, name, found.Why[name], value)
 		case !reflect.DeepEqual(got, value):
@@ -229,8 +229,8 @@ func compareGPU(t *testing.T, found, want *plugins.GPU, source string) {
 }
 
 // allInactive: nvidia-smi does not tell their number then.
-func allInactive(links []plugins.NVLink) bool {
-	return links != nil && !slices.ContainsFunc(links, func(l plugins.NVLink) bool { return l.Active })
+func allInactive(links []gpu.NVLink) bool {
+	return links != nil && !slices.ContainsFunc(links, func(l gpu.NVLink) bool { return l.Active })
 }
 
 // same compares two pointers to values.
@@ -242,17 +242,17 @@ func same(t *testing.T, name string, found, want *string) {
 }
 
 // tell lists all that is known of a GPU by JSON names: pointers as what they point to.
-func tell(g *plugins.GPU) map[string]any {
+func tell(g *gpu.GPU) map[string]any {
 	told := map[string]any{}
 	collect(reflect.ValueOf(*g), "", told)
 	for _, list := range []string{"processes"} {
-		if processes, is := told[list].([]plugins.Process); is {
+		if processes, is := told[list].([]gpu.Process); is {
 			sorted := slices.Clone(processes)
-			slices.SortFunc(sorted, func(a, b plugins.Process) int { return a.PID - b.PID })
+			slices.SortFunc(sorted, func(a, b gpu.Process) int { return a.PID - b.PID })
 			told[list] = flat(sorted)
 		}
 	}
-	if instances, is := told["mig.instances"].([]plugins.MIGInstance); is {
+	if instances, is := told["mig.instances"].([]gpu.MIGInstance); is {
 		told["mig.instances"] = flat(instances)
 	}
 	return told

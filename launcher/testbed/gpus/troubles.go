@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Mixed is a workstation with a small card for the display in the first slot and a big
@@ -12,31 +12,31 @@ import (
 // fastest unless CUDA_DEVICE_ORDER says otherwise, the big one.
 func Mixed() *Scenario {
 	s := &Scenario{Name: "mixed", Driver: "550.54.15", CUDA: "12.4", P2P: "GNS", Nodes: nodes(64*gib, "0-15"), GPUs: []GPU{
-		t400.gpu("0000:01:00.0", direct("0000:00", 0, 1, 0), 0),
-		r3090.gpu("0000:02:00.0", direct("0000:00", 0, 1, 1), 1),
+		t400.card("0000:01:00.0", direct("0000:00", 0, 1, 0), 0),
+		r3090.card("0000:02:00.0", direct("0000:00", 0, 1, 1), 1),
 	}}
 	big := &s.GPUs[1]
 	big.PCIe.Generation = new(1) // an idle card without persistence mode saves power
 	big.Ports = make([]Port, 4)
 	small := &s.GPUs[0]
-	small.Processes = []plugins.Process{{PID: 1842, Name: "/usr/lib/xorg/Xorg", Kind: "graphics", Memory: new(uint64(152 * mib))}}
+	small.Processes = []gpu.Process{{PID: 1842, Name: "/usr/lib/xorg/Xorg", Kind: "graphics", Memory: new(uint64(152 * mib))}}
 	return s
 }
 
 // Lost is four L40S of which GPU 1 has fallen off the bus.
-func Lost() *Scenario { return l40sWith("gpu-lost", 1, plugins.StateLost) }
+func Lost() *Scenario { return l40sWith("gpu-lost", 1, gpu.StateLost) }
 
 // NeedsReset is four L40S of which GPU 2 needs a reset after an uncorrectable error.
 func NeedsReset() *Scenario {
-	s := l40sWith("needs-reset", 2, plugins.StateNeedsReset)
+	s := l40sWith("needs-reset", 2, gpu.StateNeedsReset)
 	s.GPUs[2].Recovery = new("gpu_reset")
 	return s
 }
 
-func l40sWith(name string, gpu int, state string) *Scenario {
+func l40sWith(name string, card int, state string) *Scenario {
 	s := L40S()
 	s.Name = name
-	s.GPUs[gpu].State = state
+	s.GPUs[card].State = state
 	return s
 }
 
@@ -46,10 +46,10 @@ func l40sWith(name string, gpu int, state string) *Scenario {
 func Worn() *Scenario {
 	s := DGXA100()
 	s.Name, s.GPUs, s.NICs = "worn", s.GPUs[:4], nil
-	s.GPUs[0].Remapped = plugins.Remapped{Correctable: new(2), Uncorrectable: new(1), Pending: new(true), Failed: new(false)}
+	s.GPUs[0].Remapped = gpu.Remapped{Correctable: new(2), Uncorrectable: new(1), Pending: new(true), Failed: new(false)}
 	s.GPUs[0].Recovery = new("drain_and_reset")
-	s.GPUs[1].Remapped = plugins.Remapped{Correctable: new(0), Uncorrectable: new(8), Pending: new(false), Failed: new(true)}
-	s.GPUs[2].ECC = plugins.ECC{Enabled: new(true), Volatile: new(uint64(3)), Aggregate: new(uint64(7)), SRAMVolatile: new(uint64(1))}
+	s.GPUs[1].Remapped = gpu.Remapped{Correctable: new(0), Uncorrectable: new(8), Pending: new(false), Failed: new(true)}
+	s.GPUs[2].ECC = gpu.ECC{Enabled: new(true), Volatile: new(uint64(3)), Aggregate: new(uint64(7)), SRAMVolatile: new(uint64(1))}
 	s.GPUs[3].Throttled = []string{"hw_slowdown", "hw_thermal"}
 	s.GPUs[3].Ports[3] = Port{}
 	s.GPUs[3].PCIe.Width = new(8)
@@ -60,7 +60,7 @@ func Worn() *Scenario {
 func RetiredPages() *Scenario {
 	s := DGX1()
 	s.Name = "retired-pages"
-	s.GPUs[0].Retired = plugins.Retired{SingleBit: new(4), DoubleBit: new(61), Pending: new(true)}
+	s.GPUs[0].Retired = gpu.Retired{SingleBit: new(4), DoubleBit: new(61), Pending: new(true)}
 	s.GPUs[0].ECC.Volatile, s.GPUs[0].ECC.Aggregate = new(uint64(1)), new(uint64(61))
 	return s
 }
@@ -70,11 +70,11 @@ func MIG() *Scenario {
 	s := DGXA100()
 	s.Name, s.GPUs, s.NICs = "mig", s.GPUs[:2], s.NICs[:2]
 	g := &s.GPUs[0]
-	g.MIG = plugins.MIG{Enabled: new(true), Pending: new(true), Instances: []plugins.MIGInstance{
+	g.MIG = gpu.MIG{Enabled: new(true), Pending: new(true), Instances: []gpu.MIGInstance{
 		{Index: 0, UUID: uuid("MIG", g.PCI, 20), Profile: "3g.40gb", GI: new(2), CI: new(0), Memory: new(uint64(40192 * mib))},
 		{Index: 1, UUID: uuid("MIG", g.PCI, 21), Profile: "1g.10gb", GI: new(9), CI: new(0), Memory: new(uint64(9728 * mib))},
 	}}
-	g.Processes = []plugins.Process{{PID: 21180, Name: "python", Kind: "compute", Memory: new(uint64(2296 * mib)), GI: new(2), CI: new(0)}}
+	g.Processes = []gpu.Process{{PID: 21180, Name: "python", Kind: "compute", Memory: new(uint64(2296 * mib)), GI: new(2), CI: new(0)}}
 	return s
 }
 
@@ -84,9 +84,9 @@ func MIGTwo() *Scenario {
 	s.Name = "mig-two"
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
-		g.MIG, g.Processes = plugins.MIG{Enabled: new(true), Pending: new(true)}, []plugins.Process{}
+		g.MIG, g.Processes = gpu.MIG{Enabled: new(true), Pending: new(true)}, []gpu.Process{}
 		for at, profile := range []string{"3g.40gb", "1g.10gb", "1g.10gb"} {
-			instance := plugins.MIGInstance{Index: at, UUID: uuid("MIG", g.PCI, 20+at), Profile: profile, GI: new(7 + at), CI: new(0), Memory: new(uint64(9728 * mib))}
+			instance := gpu.MIGInstance{Index: at, UUID: uuid("MIG", g.PCI, 20+at), Profile: profile, GI: new(7 + at), CI: new(0), Memory: new(uint64(9728 * mib))}
 			if at == 0 {
 				instance.GI, instance.Memory = new(2), new(uint64(40192*mib))
 			}
@@ -101,9 +101,9 @@ func MIGTwo() *Scenario {
 func MIGBare() *Scenario {
 	s := MIG()
 	s.Name = "mig-bare"
-	s.GPUs[0].MIG = plugins.MIG{Enabled: new(false), Pending: new(true), Instances: []plugins.MIGInstance{}}
-	s.GPUs[1].MIG = plugins.MIG{Enabled: new(true), Pending: new(true), Instances: []plugins.MIGInstance{}}
-	s.GPUs[0].Processes = []plugins.Process{}
+	s.GPUs[0].MIG = gpu.MIG{Enabled: new(false), Pending: new(true), Instances: []gpu.MIGInstance{}}
+	s.GPUs[1].MIG = gpu.MIG{Enabled: new(true), Pending: new(true), Instances: []gpu.MIGInstance{}}
+	s.GPUs[0].Processes = []gpu.Process{}
 	return s
 }
 
@@ -112,7 +112,7 @@ func MIGBare() *Scenario {
 func Busy() *Scenario {
 	s := L40S()
 	s.Name = "busy"
-	s.GPUs[0].Processes = []plugins.Process{{PID: 2914771, Name: "/home/eva/venv/bin/python", Kind: "compute", Memory: new(uint64(15360 * mib))}}
+	s.GPUs[0].Processes = []gpu.Process{{PID: 2914771, Name: "/home/eva/venv/bin/python", Kind: "compute", Memory: new(uint64(15360 * mib))}}
 	s.GPUs[1].Unexplained = 15360 * mib
 	return s
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/muster-dev/muster/launcher/testbed/gpus"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Words of PyTorch for what CUDA refuses. The first lines are cudaGetErrorString of
@@ -69,7 +69,7 @@ func Open(s *gpus.Scenario, visible []Device, d Device, p Process, bytes uint64,
 	case "prohibited":
 		return ErrBusy
 	case "exclusive_process":
-		if slices.ContainsFunc(g.Holders(held), func(h plugins.Process) bool { return h.PID != p.Server && h.Kind != "mps" }) {
+		if slices.ContainsFunc(g.Holders(held), func(h gpu.Process) bool { return h.PID != p.Server && h.Kind != "mps" }) {
 			return ErrBusy
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/testbed/gpus"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Device is one device as a process sees it: a GPU or a MIG device of it.
@@ -67,7 +67,7 @@ func enumerate(s *gpus.Scenario, order string) []Device {
 	var all []Device
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
-		if g.State == plugins.StateLost || g.State == plugins.StateNeedsReset {
+		if g.State == gpu.StateLost || g.State == gpu.StateNeedsReset {
 			continue
 		}
 		mode := "default"
@@ -90,14 +90,14 @@ func enumerate(s *gpus.Scenario, order string) []Device {
 	return all
 }
 
-func instance(s *gpus.Scenario, gpu, i int) Device {
-	g := &s.GPUs[gpu]
+func instance(s *gpus.Scenario, card, i int) Device {
+	g := &s.GPUs[card]
 	mig := g.MIG.Instances[i]
 	mode := "default"
 	if g.ComputeMode != nil {
 		mode = *g.ComputeMode
 	}
-	return Device{GPU: gpu, UUID: mig.UUID, PCI: g.PCI, Mode: mode, Total: *mig.Memory, MIG: true}
+	return Device{GPU: card, UUID: mig.UUID, PCI: g.PCI, Mode: mode, Total: *mig.Memory, MIG: true}
 }
 
 // oneMIG: a process uses one MIG device, the first, and where it uses one it sees no
@@ -184,13 +184,13 @@ func only(all []Device, prefix string) (found Device, is bool) {
 // "MIG-GPU-…/GI/CI". A process uses the first and sees no other.
 func byMIG(s *gpus.Scenario, list string) []Device {
 	first, _, _ := strings.Cut(list, ",")
-	for gpu := range s.GPUs {
-		if s.GPUs[gpu].State != plugins.StateOK {
+	for card := range s.GPUs {
+		if s.GPUs[card].State != gpu.StateOK {
 			continue
 		}
-		for i, mig := range s.GPUs[gpu].MIG.Instances {
+		for i, mig := range s.GPUs[card].MIG.Instances {
 			if first == mig.UUID {
-				return []Device{instance(s, gpu, i)}
+				return []Device{instance(s, card, i)}
 			}
 		}
 	}

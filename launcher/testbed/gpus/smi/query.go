@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/testbed/gpus"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // fields of --query-gpu, by name; those with a unit have it behind the value, and in
@@ -152,7 +152,7 @@ func (m *machine) queryGPU(chosen []int, names string, rest []string) int {
 			for name := range strings.SplitSeq(names, ",") {
 				name = strings.TrimSpace(name)
 				value := fields[name].of(m, i)
-				if m.GPUs[i].State == plugins.StateNeedsReset && strings.HasPrefix(name, "memory.") {
+				if m.GPUs[i].State == gpu.StateNeedsReset && strings.HasPrefix(name, "memory.") {
 					value = "[GPU requires reset]"
 					cells = append(cells, value)
 					continue
@@ -166,20 +166,20 @@ func (m *machine) queryGPU(chosen []int, names string, rest []string) int {
 
 var appFields = map[string]struct {
 	unit string
-	of   func(g *gpus.GPU, p plugins.Process) string
+	of   func(g *gpus.GPU, p gpu.Process) string
 }{
-	"pid":             {"", func(_ *gpus.GPU, p plugins.Process) string { return strconv.Itoa(p.PID) }},
-	"process_name":    {"", func(_ *gpus.GPU, p plugins.Process) string { return p.Name }},
-	"name":            {"", func(_ *gpus.GPU, p plugins.Process) string { return p.Name }},
-	"gpu_uuid":        {"", func(g *gpus.GPU, _ plugins.Process) string { return g.UUID }},
-	"gpu_name":        {"", func(g *gpus.GPU, _ plugins.Process) string { return g.Name }},
-	"gpu_bus_id":      {"", func(g *gpus.GPU, _ plugins.Process) string { return busID(g.PCI) }},
-	"gpu_serial":      {"", func(g *gpus.GPU, _ plugins.Process) string { return g.Serial }},
+	"pid":             {"", func(_ *gpus.GPU, p gpu.Process) string { return strconv.Itoa(p.PID) }},
+	"process_name":    {"", func(_ *gpus.GPU, p gpu.Process) string { return p.Name }},
+	"name":            {"", func(_ *gpus.GPU, p gpu.Process) string { return p.Name }},
+	"gpu_uuid":        {"", func(g *gpus.GPU, _ gpu.Process) string { return g.UUID }},
+	"gpu_name":        {"", func(g *gpus.GPU, _ gpu.Process) string { return g.Name }},
+	"gpu_bus_id":      {"", func(g *gpus.GPU, _ gpu.Process) string { return busID(g.PCI) }},
+	"gpu_serial":      {"", func(g *gpus.GPU, _ gpu.Process) string { return g.Serial }},
 	"used_gpu_memory": {"MiB", memoryOf},
 	"used_memory":     {"MiB", memoryOf},
 }
 
-func memoryOf(_ *gpus.GPU, p plugins.Process) string {
+func memoryOf(_ *gpus.GPU, p gpu.Process) string {
 	if p.Memory == nil {
 		return "N/A"
 	}

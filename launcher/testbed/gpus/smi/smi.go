@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/testbed/gpus"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Exit statuses, from the manual page of nvidia-smi, section RETURN VALUE.
@@ -149,7 +149,7 @@ func (m *machine) choose(args []string) (chosen []int, rest []string, ok bool) {
 	for i := range m.GPUs {
 		g := &m.GPUs[i]
 		if wanted == "" || slices.ContainsFunc(strings.Split(wanted, ","), func(name string) bool {
-			pci, _ := plugins.SysfsPCI(name)
+			pci, _ := gpu.SysfsPCI(name)
 			return name == fmt.Sprint(i) || name == g.UUID || pci == g.PCI
 		}) {
 			chosen = append(chosen, i)
@@ -162,7 +162,7 @@ func (m *machine) choose(args []string) (chosen []int, rest []string, ok bool) {
 func (m *machine) each(chosen []int, print func([]int)) int {
 	var alive []int
 	for _, i := range chosen {
-		if m.GPUs[i].State == plugins.StateLost {
+		if m.GPUs[i].State == gpu.StateLost {
 			fmt.Fprintf(m.out, "Unable to determine the device handle for GPU%d: %s: GPU is lost.  Reboot the system to recover this GPU\n", i, busID(m.GPUs[i].PCI))
 			continue
 		}
@@ -195,7 +195,7 @@ func (m *machine) nvlink(chosen []int) {
 		g := &m.GPUs[i]
 		fmt.Fprintf(m.out, "GPU %d: %s (UUID: %s)\n", i, g.Name, g.UUID)
 		switch {
-		case g.State == plugins.StateNeedsReset:
+		case g.State == gpu.StateNeedsReset:
 			fmt.Fprintln(m.out, "NVML: Unable to retrieve NVLink information: GPU requires reset")
 		case g.MIG.Enabled != nil && *g.MIG.Enabled:
 			fmt.Fprintln(m.out, "Nvlink queries are not supported for Devices in MIG mode")

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/testbed/gpus"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // topology is nvidia-smi topo -m: cells between tabs, the header underlined even where
@@ -62,12 +62,12 @@ func (m *machine) nicCells(n int, chosen []int) []string {
 	return cells
 }
 
-func (m *machine) way(i, j int) plugins.Link {
+func (m *machine) way(i, j int) gpu.Link {
 	switch n := m.Bonded(i, j); {
 	case i == j:
 		return " X "
 	case n > 0:
-		return plugins.Link(fmt.Sprintf("NV%d", n))
+		return gpu.Link(fmt.Sprintf("NV%d", n))
 	default:
 		return gpus.Way(m.GPUs[i].Slot, m.GPUs[j].Slot)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/testbed/gpus"
-	"github.com/muster-dev/muster/plugins"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // log writes elements at the depth where it stands.
@@ -61,16 +61,16 @@ func (m *machine) xml(chosen []int) {
 		for _, i := range chosen {
 			g := &m.GPUs[i]
 			l.sick = ""
-			if g.State == plugins.StateNeedsReset {
+			if g.State == gpu.StateNeedsReset {
 				l.sick = "GPU requires reset"
 			}
-			l.in(fmt.Sprintf(`gpu id="%s"`, busID(g.PCI)), func() { m.gpu(l, g, i) })
+			l.in(fmt.Sprintf(`gpu id="%s"`, busID(g.PCI)), func() { m.card(l, g, i) })
 		}
 	})
 	fmt.Fprint(m.out, l.text.String())
 }
 
-func (m *machine) gpu(l *log, g *gpus.GPU, index int) {
+func (m *machine) card(l *log, g *gpus.GPU, index int) {
 	l.is("product_name", g.Name)
 	l.is("product_architecture", g.Architecture)
 	l.is("persistence_mode", enabled(g.Persistence))
@@ -157,12 +157,12 @@ func (m *machine) work(l *log, g *gpus.GPU) {
 	if len(g.Holders(m.held)) > 0 {
 		celsius, watts = "63 C", "310.00 W"
 	}
-	gpu, memory := "N/A", "N/A"
+	card, memory := "N/A", "N/A"
 	if u := m.utilization(g); u.GPU >= 0 {
-		gpu, memory = percent(u.GPU)+" %", percent(u.Memory)+" %"
+		card, memory = percent(u.GPU)+" %", percent(u.Memory)+" %"
 	}
 	l.in("utilization", func() {
-		l.now("gpu_util", gpu)
+		l.now("gpu_util", card)
 		l.now("memory_util", memory)
 	})
 	l.in("temperature", func() { l.now("gpu_temp", celsius) })

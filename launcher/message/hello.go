@@ -2,7 +2,7 @@
 // coordinator and agents say to each other, in plain structs, JSON on the way.
 // Both ends are of the same build, so there is one version. It knows nothing of
 // how the messages travel.
-package orders
+package message
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package plugins
+package gpu
 
 import (
 	"reflect"
@@ -14,19 +14,19 @@ func (g *GPU) Unknown() []string { return unknown(reflect.ValueOf(*g), "") }
 func (g *GPU) Explain(reason string) { g.Why = explain(g.Why, g.Unknown(), reason) }
 
 // Unknown lists the values of the machine that are nil, by JSON name.
-func (g *GPUs) Unknown() []string { return unknown(reflect.ValueOf(*g), "") }
+func (g *Inventory) Unknown() []string { return unknown(reflect.ValueOf(*g), "") }
 
 // Explain gives this reason to each nil value of the machine that has none yet.
-func (g *GPUs) Explain(reason string) { g.Why = explain(g.Why, g.Unknown(), reason) }
+func (g *Inventory) Explain(reason string) { g.Why = explain(g.Why, g.Unknown(), reason) }
 
 // Unknown lists the values of s that are nil, by JSON name. Only a GPU in MIG mode has
 // instances.
-func (s *GPUSample) Unknown() []string {
+func (s *Sample) Unknown() []string {
 	return slices.DeleteFunc(unknown(reflect.ValueOf(*s), ""), func(name string) bool { return name == "instances" })
 }
 
 // Explain gives this reason to each nil value that has none yet.
-func (s *GPUSample) Explain(reason string) { s.Why = explain(s.Why, s.Unknown(), reason) }
+func (s *Sample) Explain(reason string) { s.Why = explain(s.Why, s.Unknown(), reason) }
 
 func explain(why map[string]string, names []string, reason string) map[string]string {
 	for _, name := range names {

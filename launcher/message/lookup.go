@@ -1,4 +1,4 @@
-package orders
+package message
 
 import "encoding/json"
 

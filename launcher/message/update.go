@@ -1,4 +1,4 @@
-package orders
+package message
 
 import (
 	"github.com/muster-dev/muster/launcher/facts"
@@ -8,9 +8,9 @@ import (
 	"github.com/muster-dev/muster/rendezvous"
 )
 
-// News is what an agent tells the coordinator. At is the agent's boot clock when it
+// Update is what an agent reports to the coordinator. At is the agent's boot clock when it
 // happened. One of the other fields is set.
-type News struct {
+type Update struct {
 	At       rendezvous.Instant `json:"at"`
 	Reached  *Reached           `json:"reached,omitempty"`
 	Prepared *Prepared          `json:"prepared,omitempty"`
@@ -206,7 +206,7 @@ type MPSSight struct {
 }
 
 // DeviceEvent is what the driver has reported of a device of the host while an attempt ran.
-// It happened at the At of its News.
+// It happened at the At of its Update.
 type DeviceEvent struct {
 	Attempt int    `json:"attempt"`
 	Kind    string `json:"kind"`           // as plugins.Event has it

@@ -1,28 +1,28 @@
-package plugins
+package gpu
 
 import "context"
 
-// GPUSampler is a GPUProber that can also look often, at the little that changes all the
+// Sampler is a Prober that can also look often, at the little that changes all the
 // time, for a small part of what a Probe costs. It may keep the driver's library open from
 // the first Sample until its process ends.
-type GPUSampler interface {
-	GPUProber
+type Sampler interface {
+	Prober
 	// Sample reads what changes now. Its error means that nothing is known of GPUs here.
-	Sample(ctx context.Context) (*GPUSamples, error)
+	Sample(ctx context.Context) (*Samples, error)
 }
 
-// GPUSamples is what one look has shown.
-type GPUSamples struct {
+// Samples is what one look has shown.
+type Samples struct {
 	Source string `json:"source"`
 	// Every is how many seconds there should be between two looks, where looking costs more
 	// than a call of the driver; 0: one is enough.
-	Every float64     `json:"every_s,omitempty"`
-	GPUs  []GPUSample `json:"gpus"` // by index
+	Every float64  `json:"every_s,omitempty"`
+	GPUs  []Sample `json:"gpus"` // by index
 }
 
-// GPUSample is how a device is used. As in GPU, a value that could not be read is nil, and
+// Sample is how a device is used. As in GPU, a value that could not be read is nil, and
 // Why says why.
-type GPUSample struct {
+type Sample struct {
 	Index       int               `json:"index"`
 	UUID        string            `json:"uuid"`
 	State       string            `json:"state"`
@@ -44,7 +44,7 @@ type Utilization struct {
 
 // Used is the memory in use of the device with this UUID, a GPU or a MIG instance; nil
 // where it is not told.
-func (s *GPUSamples) Used(uuid string) (used, total *uint64) {
+func (s *Samples) Used(uuid string) (used, total *uint64) {
 	for _, g := range s.GPUs {
 		if g.UUID == uuid {
 			return g.Memory.Used, g.Memory.Total
@@ -59,8 +59,8 @@ func (s *GPUSamples) Used(uuid string) (used, total *uint64) {
 }
 
 // Probed are samples in the form of a probe.
-func (s *GPUSamples) Probed() *GPUs {
-	found := &GPUs{Source: s.Source}
+func (s *Samples) Probed() *Inventory {
+	found := &Inventory{Source: s.Source}
 	for _, g := range s.GPUs {
 		found.GPUs = append(found.GPUs, GPU{Index: g.Index, UUID: g.UUID, State: g.State, Memory: g.Memory,
 			Processes: g.Processes, MIG: MIG{Instances: g.Instances}})
@@ -70,7 +70,7 @@ func (s *GPUSamples) Probed() *GPUs {
 
 // DeviceOf is the UUID of what a process of the GPU holds memory of: a MIG instance, where
 // it is on one.
-func (g *GPUSample) DeviceOf(p Process) string {
+func (g *Sample) DeviceOf(p Process) string {
 	return deviceOf(g.UUID, g.Instances, p)
 }
 

@@ -1,4 +1,4 @@
-package plugins
+package gpu
 
 import (
 	"slices"
@@ -47,7 +47,7 @@ func TestEachNilValueIsNamedAndExplainedOnce(t *testing.T) {
 }
 
 func TestNotesOfTheMachineAreNoValues(t *testing.T) {
-	all := GPUs{GPUs: []GPU{}, Links: [][]Link{}}
+	all := Inventory{GPUs: []GPU{}, Links: [][]Link{}}
 	if got := all.Unknown(); !slices.Equal(got, []string{"driver", "cuda"}) {
 		t.Errorf("Unknown = %v", got)
 	}

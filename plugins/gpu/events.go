@@ -1,11 +1,11 @@
-package plugins
+package gpu
 
 import (
 	"context"
 	"time"
 )
 
-// EventWatcher is what a GPUProber is too where the driver tells it of errors of devices
+// EventWatcher is what a Prober is too where the driver tells it of errors of devices
 // when they happen. A watch may keep the driver open for as long as it lasts; so whoever
 // watches does it by a prober of its own.
 type EventWatcher interface {

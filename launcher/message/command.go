@@ -1,11 +1,11 @@
-package orders
+package message
 
 import (
 	"time"
 )
 
-// Order is what the coordinator tells an agent. One field is set.
-type Order struct {
+// Command is what the coordinator asks an agent to do. One field is set.
+type Command struct {
 	Prepare  *Prepare  `json:"prepare,omitempty"`
 	HoldPort *HoldPort `json:"hold_port,omitempty"`
 	Serve    *Serve    `json:"serve,omitempty"`

@@ -1,4 +1,4 @@
-package orders
+package message
 
 import "github.com/muster-dev/muster/launcher/observe"
 

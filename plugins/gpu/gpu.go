@@ -1,22 +1,22 @@
-// Package plugins is the contract between muster and what looks at devices for it, in
+// Package gpu is the contract between muster and what looks at devices for it, in
 // plain structs: nvml and nvidia-smi here, a site's own for other hardware. It knows
 // nothing of the launcher.
-package plugins
+package gpu
 
 import "context"
 
-// GPUProber looks at the GPUs of the machine that it runs on. It opens no CUDA context
+// Prober looks at the GPUs of the machine that it runs on. It opens no CUDA context
 // (or its like): one would take memory and, in exclusive mode, the device.
-type GPUProber interface {
+type Prober interface {
 	// Probe reads everything once. Its error means that nothing is known of GPUs here;
 	// one lost GPU is a GPU with a state, not an error.
-	Probe(ctx context.Context) (*GPUs, error)
+	Probe(ctx context.Context) (*Inventory, error)
 }
 
-// GPUs is what a prober found. A value that could not be read is nil, and Why says why,
+// Inventory is what a prober found. A value that could not be read is nil, and Why says why,
 // by the value's JSON name ("memory.total"), of one GPU or, for all, of the machine. A
 // slice that is empty but not nil was read: there are none.
-type GPUs struct {
+type Inventory struct {
 	Source string            `json:"source"`          // "nvml", "nvidia-smi", or a plugin's name
 	Driver *string           `json:"driver"`          // version, such as "550.54.15"
 	CUDA   *string           `json:"cuda"`            // highest CUDA version of the driver, such as "12.4"
