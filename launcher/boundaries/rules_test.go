@@ -26,7 +26,7 @@ var rules = []rule{
 		from: []string{"cmd/muster-agent", "launcher/agent", "launcher/proc", "launcher/ranklog", "launcher/message"},
 		not: []string{hcl, cty, cli, ssh, nvml, term, "launcher", "launcher/config", "launcher/remote/...", "launcher/plan",
 			"launcher/coordinator/...", "launcher/event", "launcher/report", "launcher/view", "launcher/testbed/...",
-			"launcher/check/...", "launcher/failure/...", "launcher/nccl", "launcher/allocator", "launcher/memory"},
+			"launcher/check/...", "launcher/failure/...", "launcher/memory"},
 		why: "the agent is copied to every host and started there: it does what it is told, and each MB costs start time",
 	},
 	{
@@ -104,24 +104,24 @@ var rules = []rule{
 		why:  "what a program tells is read the same wherever it comes from, and the agent carries the reader to every host",
 	},
 	{
-		from: []string{"launcher/nccl", "launcher/allocator", "launcher/collective", "launcher/check/codes", "launcher/failure/class"},
+		from: []string{"launcher/check/nccl", "launcher/check/allocator", "launcher/collective", "launcher/check/codes", "launcher/failure/class"},
 		not:  []string{"launcher", "launcher/...", "rendezvous/...", "plugins/...", hcl, cty},
 		why:  "what is known of libraries, and names of findings and failures, are data that others look up",
 	},
 	{
 		from: []string{"launcher/memory"},
-		not: []string{"launcher", "launcher/config", "launcher/facts", "launcher/plan", "launcher/check/...", "launcher/view", "launcher/remote/...",
+		not: []string{"launcher", "launcher/config", "launcher/facts", "launcher/plan", "launcher/check", "launcher/check/codes", "launcher/view", "launcher/remote/...",
 			"launcher/agent", "launcher/coordinator/...", "rendezvous/...", "plugins/...", hcl, cty},
 		why: "what a model needs is computed from numbers, whoever has written or measured them",
 	},
 	{
-		from:   []string{"launcher/check", "launcher/failure/...", "launcher/nccl", "launcher/allocator", "launcher/memory"},
+		from:   []string{"launcher/check/...", "launcher/failure/...", "launcher/memory"},
 		not:    []string{"os", "os/exec", "net", "net/http", "math/rand", "math/rand/v2", "syscall", "golang.org/x/sys/unix"},
 		direct: true,
 		why:    "verdicts are the same wherever they are made of the same evidence",
 	},
 	{
-		from: []string{"launcher/failure", "launcher/check"},
+		from: []string{"launcher/failure", "launcher/check/..."},
 		not:  []string{"launcher/remote/...", "launcher/agent", "launcher/coordinator/...", "launcher/view", "rendezvous/...", ssh, grpc, "os/exec"},
 		why:  "verdicts are pure functions of what was seen",
 	},

@@ -4,9 +4,9 @@ import (
 	"fmt"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/check/nccl"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/launcher/nccl"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/plugins/gpu"
 )

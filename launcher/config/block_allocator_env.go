@@ -3,7 +3,7 @@ package config
 import (
 	"slices"
 
-	"github.com/muster-dev/muster/launcher/allocator"
+	"github.com/muster-dev/muster/launcher/check/allocator"
 )
 
 // warnOfAllocator says what is to be known of allocator settings in env: what no version

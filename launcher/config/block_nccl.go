@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/muster-dev/muster/launcher/nccl"
+	"github.com/muster-dev/muster/launcher/check/nccl"
 )
 
 var ncclSchema = schemaOfNCCL()

@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
-	"github.com/muster-dev/muster/launcher/nccl"
+	"github.com/muster-dev/muster/launcher/check/nccl"
 )
 
 // ncclPairs are attributes of which one makes another senseless, with the reason.

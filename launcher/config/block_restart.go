@@ -11,10 +11,10 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
-	"github.com/muster-dev/muster/launcher/allocator"
+	"github.com/muster-dev/muster/launcher/check/allocator"
+	"github.com/muster-dev/muster/launcher/check/nccl"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/restart"
-	"github.com/muster-dev/muster/launcher/nccl"
 )
 
 // Restart says when a failure is followed by another attempt. Without the block it never

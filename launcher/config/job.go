@@ -13,9 +13,9 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
-	"github.com/muster-dev/muster/launcher/allocator"
+	"github.com/muster-dev/muster/launcher/check/allocator"
+	"github.com/muster-dev/muster/launcher/check/nccl"
 	"github.com/muster-dev/muster/launcher/memory"
-	"github.com/muster-dev/muster/launcher/nccl"
 )
 
 // Source is everything that decides what a job file means. It travels to the

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
-	"github.com/muster-dev/muster/launcher/nccl"
+	"github.com/muster-dev/muster/launcher/check/nccl"
 )
 
 // withNCCL evaluates a job file of one local host with these lines in its nccl block and

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/muster-dev/muster/launcher/check/nccl"
 	"github.com/muster-dev/muster/launcher/hang"
-	"github.com/muster-dev/muster/launcher/nccl"
 	"github.com/muster-dev/muster/launcher/samples"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/muster-dev/muster/launcher/nccl"
+	"github.com/muster-dev/muster/launcher/check/nccl"
 )
 
 func TestSizesOfGroupsSayHowAModelIsSplit(t *testing.T) {

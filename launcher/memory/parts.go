@@ -1,6 +1,6 @@
 package memory
 
-import "github.com/muster-dev/muster/launcher/nccl"
+import "github.com/muster-dev/muster/launcher/check/nccl"
 
 // contextSize is what a process takes of a GPU before it has a tensor there: the CUDA
 // context and the modules of torch, cuBLAS and NCCL. It is some hundred MiB, and depends on

@@ -3,8 +3,8 @@ package plan
 import (
 	"fmt"
 
+	"github.com/muster-dev/muster/launcher/check/nccl"
 	"github.com/muster-dev/muster/launcher/config"
-	"github.com/muster-dev/muster/launcher/nccl"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins/gpu"
 )

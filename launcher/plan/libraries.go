@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/muster-dev/muster/launcher/allocator"
+	"github.com/muster-dev/muster/launcher/check/allocator"
+	"github.com/muster-dev/muster/launcher/check/nccl"
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/launcher/nccl"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins/gpu"
 )

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/muster-dev/muster/launcher/check/nccl"
 	"github.com/muster-dev/muster/launcher/config"
-	"github.com/muster-dev/muster/launcher/nccl"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins/gpu"
 )

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/muster-dev/muster/launcher/check/nccl"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/mps"
-	"github.com/muster-dev/muster/launcher/nccl"
 	"github.com/muster-dev/muster/launcher/plural"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/muster-dev/muster/launcher/nccl"
+	"github.com/muster-dev/muster/launcher/check/nccl"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 

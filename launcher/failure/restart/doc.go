@@ -16,7 +16,7 @@
 package restart
 
 import (
-	"github.com/muster-dev/muster/launcher/allocator"
+	"github.com/muster-dev/muster/launcher/check/allocator"
 	"github.com/muster-dev/muster/launcher/failure"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/progress"
