@@ -110,7 +110,7 @@ hosts:
 	go run ./launcher/testbed/cmd/hosts -n $(N) $(addprefix -keep ,$(KEEP)) $(addprefix -gpus ,$(GPUS))
 
 ## make proto    the generated code anew (needs protobuf-compiler)
-PROTOS := rendezvous/rendezvouspb/rendezvous.proto launcher/coordinator/controlpb/control.proto plugins/external/pluginpb/plugin.proto
+PROTOS := rendezvous/link/linkpb/link.proto launcher/coordinator/controlpb/control.proto plugins/external/pluginpb/plugin.proto
 INTO   ?= .
 proto:
 	@mkdir -p bin/tools

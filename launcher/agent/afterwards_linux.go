@@ -8,7 +8,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/plugins/gpu"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 const (
@@ -33,10 +33,10 @@ var deviceWords = [][]byte{
 type afterwards struct {
 	w     *worker
 	ended *message.Ended
-	at    rendezvous.Instant // of the end
-	asked bool               // a look is under way that began after the end
-	after *looked            // once there is one; its sight is nil where it failed
-	why   string             // it failed
+	at    link.Instant // of the end
+	asked bool         // a look is under way that began after the end
+	after *looked      // once there is one; its sight is nil where it failed
+	why   string       // it failed
 }
 
 // fromDevice is whether a worker's end looks as if a device had to do with it. Most ends
@@ -60,7 +60,7 @@ func (a *agent) fromDevice(e *message.Ended) bool {
 }
 
 // lookAfterwards keeps a worker's end back until its devices were looked at.
-func (a *agent) lookAfterwards(w *worker, e *message.Ended, at rendezvous.Instant) {
+func (a *agent) lookAfterwards(w *worker, e *message.Ended, at link.Instant) {
 	w.concluded = true
 	a.after = append(a.after, &afterwards{w: w, ended: e, at: at})
 	a.lookForAll()
@@ -89,12 +89,12 @@ func (a *agent) lookForAll() {
 	prober, attempt := a.sight.prober, a.attempt
 	go func() {
 		found, err := probeWithin(context.Background(), prober, afterLimit)
-		ended := rendezvous.Now()
+		ended := link.Now()
 		a.post(func() { a.lookedAfter(mine, attempt, found, err, ended) })
 	}()
 }
 
-func (a *agent) lookedAfter(mine []*afterwards, attempt int, found *gpu.Inventory, err error, ended rendezvous.Instant) {
+func (a *agent) lookedAfter(mine []*afterwards, attempt int, found *gpu.Inventory, err error, ended link.Instant) {
 	l := &looked{ended: ended}
 	why := ""
 	if err != nil {
@@ -112,7 +112,7 @@ func (a *agent) lookedAfter(mine []*afterwards, attempt int, found *gpu.Inventor
 }
 
 // endAfterwards tells of the workers whose look was made, or has taken too long.
-func (a *agent) endAfterwards(now rendezvous.Instant) {
+func (a *agent) endAfterwards(now link.Instant) {
 	for _, x := range slices.Clone(a.after) {
 		passed := now.Sub(x.at)
 		if passed < hearLimit || x.after == nil && passed < afterLimit {

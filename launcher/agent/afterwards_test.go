@@ -9,7 +9,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/plugins/gpu"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // A restart must not wait for what has nothing to do with it.
@@ -42,7 +42,7 @@ func TestOnlyAnEndThatADeviceMayHaveHadToDoWithWaitsForALook(t *testing.T) {
 }
 
 func TestAnEndIsKeptBackForALookAndNoLonger(t *testing.T) {
-	now := rendezvous.Now()
+	now := link.Now()
 	seen := &looked{seen: &message.Sight{Used: map[string]uint64{"GPU-a": 5}}, found: gpusWith(3), ended: now}
 	for _, c := range []struct {
 		what   string
@@ -88,7 +88,7 @@ func gpusWith(uncorrected uint64) *gpu.Inventory {
 func TestTheLookBeforeADeathHadEndedBeforeIt(t *testing.T) {
 	older, newer := &message.Sight{}, &message.Sight{Blind: "newer"}
 	s := sight{looks: [2]looked{{seen: newer, ended: 20}, {seen: older, ended: 10}}}
-	for at, want := range map[rendezvous.Instant]*message.Sight{25: newer, 20: newer, 19: older, 9: nil} {
+	for at, want := range map[link.Instant]*message.Sight{25: newer, 20: newer, 19: older, 9: nil} {
 		if got := s.before(at).seen; got != want {
 			t.Errorf("at %d: %+v", at, got)
 		}

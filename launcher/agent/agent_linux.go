@@ -17,7 +17,7 @@ import (
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/launcher/sampling"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // place is where a keeper and its agent keep things and how they start themselves.
@@ -47,10 +47,10 @@ type agent struct {
 	reaper   *proc.Reaper
 	words    *words
 	facts    facts.Host
-	identity *rendezvous.Identity
+	identity *link.Identity
 	inbox    chan func()
 
-	member   *rendezvous.Member // nil before the Join
+	member   *link.Member // nil before the Join
 	joining  bool
 	name     string
 	lease    time.Duration
@@ -60,14 +60,14 @@ type agent struct {
 	grace    time.Duration
 	workers  map[int]*worker // by rank; those that ended are taken out
 	hold     *portHold
-	door     *rendezvous.Door   // for visits of other hosts; nil: not opened
-	portSeen rendezvous.Instant // when it was last looked whether rank 0 listens
+	door     *link.Door   // for visits of other hosts; nil: not opened
+	portSeen link.Instant // when it was last looked whether rank 0 listens
 	keeper   proc.ID
-	beside   proc.ID            // the coordinator, on the head host
-	beaten   rendezvous.Instant // when the last own beat was
-	noKeeper time.Duration      // since the keeper was heard, counted in own beats
-	noWords  time.Duration      // since the launcher was, before the Join
-	failing  string             // why this host ends its workers by itself
+	beside   proc.ID       // the coordinator, on the head host
+	beaten   link.Instant  // when the last own beat was
+	noKeeper time.Duration // since the keeper was heard, counted in own beats
+	noWords  time.Duration // since the launcher was, before the Join
+	failing  string        // why this host ends its workers by itself
 	finished bool
 	released bool // by the keeper
 	// policySaid is set once it was told that memory policies do not work here.
@@ -107,7 +107,7 @@ func (a *agent) run() error {
 			}
 		case <-time.After(a.pace()):
 		}
-		a.tick(rendezvous.Now())
+		a.tick(link.Now())
 	}
 	return a.leave()
 }
@@ -129,9 +129,9 @@ func (a *agent) pace() time.Duration {
 			return 10 * time.Millisecond
 		}
 	}
-	beat := rendezvous.HeartbeatOf(a.lease)
+	beat := link.HeartbeatOf(a.lease)
 	if a.hold != nil && len(a.hold.sockets) > 0 {
-		return min(beat, a.hold.pace(rendezvous.Now()))
+		return min(beat, a.hold.pace(link.Now()))
 	}
 	return beat
 }
@@ -184,10 +184,10 @@ func (a *agent) heed(m tug) {
 	}
 }
 
-func (a *agent) tell(n message.Update) { a.tellAt(n, rendezvous.Now()) }
+func (a *agent) tell(n message.Update) { a.tellAt(n, link.Now()) }
 
 // tellAt tells what happened earlier.
-func (a *agent) tellAt(n message.Update, at rendezvous.Instant) {
+func (a *agent) tellAt(n message.Update, at link.Instant) {
 	if a.member == nil {
 		return
 	}
@@ -310,8 +310,8 @@ func (a *agent) startFollowing(o *message.Follow) {
 }
 
 // tick looks at what time changes: ranks that are being ended, the lease, the port.
-func (a *agent) tick(now rendezvous.Instant) {
-	if beat := rendezvous.HeartbeatOf(a.lease); now.Sub(a.beaten) >= beat {
+func (a *agent) tick(now link.Instant) {
+	if beat := link.HeartbeatOf(a.lease); now.Sub(a.beaten) >= beat {
 		a.beaten = now
 		a.beat(beat)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/plugins/external"
 	"github.com/muster-dev/muster/plugins/gpu"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 const (
@@ -86,9 +86,9 @@ func (a *agent) heard(attempt int, all *gpu.Events) {
 	}
 	a.sight.ears.deaf, a.sight.ears.deafTo = "", all.Deaf
 	for _, e := range all.Events {
-		at := rendezvous.Now()
+		at := link.Now()
 		if e.At > 0 {
-			at = min(at, rendezvous.Instant(e.At*float64(time.Second)))
+			at = min(at, link.Instant(e.At*float64(time.Second)))
 		}
 		a.report(e, at)
 	}
@@ -96,7 +96,7 @@ func (a *agent) heard(attempt int, all *gpu.Events) {
 
 // report tells the coordinator of an event, within bounds: what comes in floods is told
 // once for each GPU.
-func (a *agent) report(e gpu.Event, at rendezvous.Instant) {
+func (a *agent) report(e gpu.Event, at link.Instant) {
 	ears := &a.sight.ears
 	if e.Kind == gpu.EventSingleBit || e.Kind == gpu.EventLost {
 		key := e.Kind + e.UUID + e.PCI

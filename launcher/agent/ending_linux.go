@@ -11,7 +11,7 @@ import (
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/rundir"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // fail ends the workers because this host lost what it needs to go on.
@@ -26,7 +26,7 @@ func (a *agent) fail(reason string) {
 	}
 }
 
-func (a *agent) climb(now rendezvous.Instant) {
+func (a *agent) climb(now link.Instant) {
 	ending := false
 	for _, w := range a.workers {
 		ending = ending || w.ladder != nil && !w.concluded
@@ -49,7 +49,7 @@ func (a *agent) conclude(w *worker, left []proc.Stat) {
 	w.observer.close()
 	a.warnOfLog(w)
 	_ = a.leash.send(tug{Let: w.log.Path()}, nil)
-	ended, at := w.outcome(cut, left), rendezvous.Now()
+	ended, at := w.outcome(cut, left), link.Now()
 	ended.Evidence = a.evidence(w, ended)
 	if a.fromDevice(ended) {
 		a.lookAfterwards(w, ended, at)
@@ -59,7 +59,7 @@ func (a *agent) conclude(w *worker, left []proc.Stat) {
 }
 
 // bury tells of a worker's end, after which it is no worker any more.
-func (a *agent) bury(w *worker, ended *message.Ended, at rendezvous.Instant) {
+func (a *agent) bury(w *worker, ended *message.Ended, at link.Instant) {
 	if a.workers[w.rank] == w {
 		delete(a.workers, w.rank)
 	}
@@ -80,7 +80,7 @@ func (a *agent) bury(w *worker, ended *message.Ended, at rendezvous.Instant) {
 // two thirds of the lease, SIGKILL at its end. It counts from when the last answered
 // heartbeat was sent, so that the coordinator, which counts from later, never takes
 // for dead what still lives.
-func (a *agent) checkLease(now rendezvous.Instant) {
+func (a *agent) checkLease(now link.Instant) {
 	if a.member == nil {
 		return
 	}
@@ -182,12 +182,12 @@ func (a *agent) isReleased() bool {
 // host nobody else would notice that the coordinator hangs.
 func (a *agent) replaceKeeper() {
 	_ = proc.Signal(a.keeper, unix.SIGKILL)
-	answered := rendezvous.Now()
+	answered := link.Now()
 	for proc.Lives(a.beside) {
 		if a.member != nil {
 			answered = max(answered, a.member.Answered())
 		}
-		silent := rendezvous.Now().Sub(answered)
+		silent := link.Now().Sub(answered)
 		if silent >= a.lease {
 			_ = proc.Signal(a.beside, unix.SIGKILL)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/muster-dev/muster/launcher/kernellog"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/ranklog"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // How much of what a worker has written goes along with the news of its end.
@@ -148,7 +148,7 @@ func (a *agent) evidence(w *worker, e *message.Ended) *message.Evidence {
 	if e.Code == 0 && e.Signal == "" {
 		out, err = endedWellKept, endedWellKept
 	}
-	found := &message.Evidence{PIDs: []int{w.child.ID.PID}, Age: rendezvous.Now().Sub(w.began).Seconds()}
+	found := &message.Evidence{PIDs: []int{w.child.ID.PID}, Age: link.Now().Sub(w.began).Seconds()}
 	if told := w.observer.latest(); !told.Empty() {
 		found.Observed = told
 	}

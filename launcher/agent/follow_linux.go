@@ -8,7 +8,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/ranklog"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 const (
@@ -84,7 +84,7 @@ func (a *agent) follow(ctx context.Context, order *message.Follow, rank int, wri
 	}
 	reader, err := ranklog.Open(path, from)
 	if err != nil { // there is no output, and whoever waits for it has to know
-		return errors.Join(err, pusher.Send(&rendezvous.Chunk{Source: sourceName(order.Attempt, rank), End: true}), pusher.Close())
+		return errors.Join(err, pusher.Send(&link.Chunk{Source: sourceName(order.Attempt, rank), End: true}), pusher.Close())
 	}
 	defer reader.Close()
 	source := sourceName(order.Attempt, rank)
@@ -93,14 +93,14 @@ func (a *agent) follow(ctx context.Context, order *message.Follow, rank int, wri
 		segment, err := reader.Next(pushSize, ended)
 		switch {
 		case err == nil:
-			chunk := &rendezvous.Chunk{Source: source, Lane: uint32(segment.Lane), Offset: uint64(segment.Offset), Data: segment.Data}
+			chunk := &link.Chunk{Source: source, Lane: uint32(segment.Lane), Offset: uint64(segment.Offset), Data: segment.Data}
 			if err := pusher.Send(chunk); err != nil {
 				return err
 			}
 		case !errors.Is(err, io.EOF):
 			return err
 		case ended:
-			if err := pusher.Send(&rendezvous.Chunk{Source: source, End: true}); err != nil {
+			if err := pusher.Send(&link.Chunk{Source: source, End: true}); err != nil {
 				return err
 			}
 			return pusher.Close()

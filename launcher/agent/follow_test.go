@@ -12,7 +12,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/ranklog"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // openLogs is how many outputs this process has open.
@@ -33,7 +33,7 @@ func openLogs(t *testing.T) (n int) {
 // A terminal that is stopped reads nothing while thousands of tasks end.
 func TestASlowReaderHasFewOutputsOpenAndGetsAllInTheEnd(t *testing.T) {
 	hubKey, key := newKey(t), newKey(t)
-	hub := rendezvous.NewHub(hubKey, 3*time.Second)
+	hub := link.NewHub(hubKey, 3*time.Second)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestASlowReaderHasFewOutputsOpenAndGetsAllInTheEnd(t *testing.T) {
 	hub.Admit("a", key.Pin())
 	go func() { _ = hub.Serve(l) }()
 	defer hub.Close()
-	member, err := rendezvous.Join(key, hubKey.Pin(), l.Addr().String(), 3*time.Second)
+	member, err := link.Join(key, hubKey.Pin(), l.Addr().String(), 3*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestASlowReaderHasFewOutputsOpenAndGetsAllInTheEnd(t *testing.T) {
 		log.Close()
 		o.Ranks[rank] = 0
 	}
-	chunks := make(chan *rendezvous.Chunk)
+	chunks := make(chan *link.Chunk)
 	hub.Subscribe(t.Context(), "r", chunks)
 	a.startFollowing(o)
 	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -78,9 +78,9 @@ func TestASlowReaderHasFewOutputsOpenAndGetsAllInTheEnd(t *testing.T) {
 	}
 }
 
-func newKey(t *testing.T) *rendezvous.Identity {
+func newKey(t *testing.T) *link.Identity {
 	t.Helper()
-	key, err := rendezvous.NewIdentity()
+	key, err := link.NewIdentity()
 	if err != nil {
 		t.Fatal(err)
 	}

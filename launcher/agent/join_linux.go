@@ -6,7 +6,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/version"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // introduce looks at the devices and says the first words. It runs beside the loop: a
@@ -21,11 +21,11 @@ func (a *agent) introduce() {
 func (a *agent) join(j *message.Join) {
 	a.joining, a.name = true, j.Name
 	go func() {
-		var results []rendezvous.Reach
+		var results []link.Reach
 		linked := false
-		for r := range rendezvous.Probe(context.Background(), a.identity, j.Coordinator, j.Addrs) {
+		for r := range link.Probe(context.Background(), a.identity, j.Coordinator, j.Addrs) {
 			results = append(results, r)
-			snapshot := append([]rendezvous.Reach(nil), results...)
+			snapshot := append([]link.Reach(nil), results...)
 			complete := len(results) == len(j.Addrs)
 			if !linked && r.Error == "" {
 				linked = true
@@ -42,7 +42,7 @@ func (a *agent) join(j *message.Join) {
 }
 
 func (a *agent) link(j *message.Join, addr string) {
-	member, err := rendezvous.Join(a.identity, j.Coordinator, addr, a.lease)
+	member, err := link.Join(a.identity, j.Coordinator, addr, a.lease)
 	if err != nil {
 		a.words.say(message.FromAgent{Error: err.Error()})
 		a.finished = true
@@ -51,7 +51,7 @@ func (a *agent) link(j *message.Join, addr string) {
 	a.member = member
 }
 
-func (a *agent) unreachable(head string, results []rendezvous.Reach) {
+func (a *agent) unreachable(head string, results []link.Reach) {
 	var tried []string
 	for _, r := range results {
 		tried = append(tried, r.Addr+": "+r.Error)

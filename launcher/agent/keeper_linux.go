@@ -21,7 +21,7 @@ import (
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/launcher/rundir"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // keeper owns the processes of a run on this host. It starts the agent and, on the
@@ -210,7 +210,7 @@ func closeStandardStreams(log *os.File) error {
 func (k *keeper) keep() error {
 	go k.pull()
 	coordEnded := k.watchCoordinator()
-	beat := rendezvous.HeartbeatOf(k.lease)
+	beat := link.HeartbeatOf(k.lease)
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
 	for {
@@ -358,7 +358,7 @@ func (k *keeper) endAll() []proc.Stat {
 }
 
 func (k *keeper) awaitCoordinator(ended chan string) {
-	beat := rendezvous.HeartbeatOf(k.lease)
+	beat := link.HeartbeatOf(k.lease)
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
 	for {

@@ -3,7 +3,7 @@ package agent
 import (
 	"time"
 
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // ladder is how the processes of one rank are ended, step by step. It decides and
@@ -16,7 +16,7 @@ import (
 // end everything that is left is killed.
 type ladder struct {
 	grace time.Duration
-	began rendezvous.Instant
+	began link.Instant
 
 	toLeader bool // steps taken
 	toGroup  bool
@@ -42,7 +42,7 @@ const (
 
 // next says what to do now; it is asked again and again until nothing of the rank
 // is left.
-func (l *ladder) next(now rendezvous.Instant, s scene) step {
+func (l *ladder) next(now link.Instant, s scene) step {
 	if !s.leaderAlive && !s.othersAlive {
 		return stepNone
 	}

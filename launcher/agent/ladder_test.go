@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 func TestLadder(t *testing.T) {
@@ -38,7 +38,7 @@ func TestLadder(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			began := rendezvous.Instant(time.Hour)
+			began := link.Instant(time.Hour)
 			l := ladder{grace: grace, began: began}
 			for _, s := range steps {
 				if got := l.next(began.Add(s.after), s.scene); got != s.want {

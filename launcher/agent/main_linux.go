@@ -19,7 +19,7 @@ import (
 	"github.com/muster-dev/muster/launcher/version"
 	"github.com/muster-dev/muster/plugins/external"
 	"github.com/muster-dev/muster/plugins/nvidiasmi"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // Main runs a subcommand of muster-agent and returns the exit status. prefix are the
@@ -101,7 +101,7 @@ func agentMain(prefix, args []string) error {
 	if err != nil {
 		return err
 	}
-	identity, err := rendezvous.NewIdentity()
+	identity, err := link.NewIdentity()
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/observe/hook"
 	"github.com/muster-dev/muster/launcher/rundir"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // socketVariable tells a worker where it can tell of itself.
@@ -37,7 +37,7 @@ type observer struct {
 	path   string
 	conn   *net.UnixConn
 	raw    syscall.RawConn
-	began  rendezvous.Instant
+	began  link.Instant
 	ending chan struct{}
 	ended  chan struct{} // closed by the goroutine that listens; nil before begin
 
@@ -124,7 +124,7 @@ func (o *observer) listen() {
 func (o *observer) drain(fd, most int) (taken int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	at := rendezvous.Now().Sub(o.began).Seconds()
+	at := link.Now().Sub(o.began).Seconds()
 	for taken < most {
 		n, rights, flags, _, err := unix.Recvmsg(fd, o.buffer, o.rights, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
 		switch {
@@ -198,10 +198,10 @@ func (o *observer) news() *observe.Latest {
 
 // observed is what the agent's loop keeps of what ranks tell.
 type observed struct {
-	told       rendezvous.Instant // when the coordinator was told last
-	unseenSaid bool               // that ranks of the attempt run without the hook
-	hook       sync.Once          // it is written once: Python may be reading it
-	hooked     bool               // it was written
+	told       link.Instant // when the coordinator was told last
+	unseenSaid bool         // that ranks of the attempt run without the hook
+	hook       sync.Once    // it is written once: Python may be reading it
+	hooked     bool         // it was written
 }
 
 func (o *observed) newAttempt() { o.told, o.unseenSaid = 0, false }
@@ -210,7 +210,7 @@ func (o *observed) newAttempt() { o.told, o.unseenSaid = 0, false }
 const observePace = time.Second
 
 // tellObserved tells the coordinator what ranks have told since.
-func (a *agent) tellObserved(now rendezvous.Instant) {
+func (a *agent) tellObserved(now link.Instant) {
 	if now.Sub(a.observed.told) < observePace || len(a.workers) == 0 {
 		return
 	}
@@ -231,7 +231,7 @@ func (a *agent) tellObserved(now rendezvous.Instant) {
 const unseenAfter = 30 * time.Second
 
 // warnOfUnseen tells once of ranks that were to tell of torch and run without the hook.
-func (a *agent) warnOfUnseen(now rendezvous.Instant) {
+func (a *agent) warnOfUnseen(now link.Instant) {
 	if a.observed.unseenSaid {
 		return
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/proc"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // listening is an observer of a rank whose leader is this test.
@@ -27,7 +27,7 @@ func listening(t *testing.T) *observer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &worker{child: &proc.Child{ID: proc.ID{PID: os.Getpid()}}, began: rendezvous.Now()}
+	w := &worker{child: &proc.Child{ID: proc.ID{PID: os.Getpid()}}, began: link.Now()}
 	o.begin(w, true)
 	return o
 }
@@ -175,7 +175,7 @@ func TestASocketThatCannotBeMadeIsAnError(t *testing.T) {
 }
 
 func TestARankWithoutTheHookIsToldOfOnceAndInTime(t *testing.T) {
-	now := rendezvous.Now().Add(time.Hour)
+	now := link.Now().Add(time.Hour)
 	for name, c := range map[string]struct {
 		age   time.Duration
 		told  string

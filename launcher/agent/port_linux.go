@@ -12,7 +12,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/claim"
 	"github.com/muster-dev/muster/launcher/proc"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // portHold is a port kept for rank 0: bound, but not listening, so that nobody else
@@ -23,7 +23,7 @@ type portHold struct {
 	port    int
 	sockets []int    // bound, one per address family
 	lock    *os.File // of claim.Port, held for the attempt
-	since   rendezvous.Instant
+	since   link.Instant
 }
 
 // holdPort takes a port of the range, outside the one that the kernel uses for
@@ -73,7 +73,7 @@ func holdOne(port int) (*portHold, error) {
 	if err != nil {
 		return nil, err
 	}
-	hold := &portHold{port: port, lock: lock, since: rendezvous.Now()}
+	hold := &portHold{port: port, lock: lock, since: link.Now()}
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		var addr unix.Sockaddr = &unix.SockaddrInet4{Port: port}
 		if family == unix.AF_INET6 {
@@ -122,7 +122,7 @@ const (
 )
 
 // pace is how long to wait between two looks.
-func (h *portHold) pace(now rendezvous.Instant) time.Duration {
+func (h *portHold) pace(now link.Instant) time.Duration {
 	return min(portPaceSlow, max(portPace, now.Sub(h.since)/portPaceOfHeld))
 }
 

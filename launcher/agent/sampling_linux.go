@@ -10,7 +10,7 @@ import (
 	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/launcher/sampling"
 	"github.com/muster-dev/muster/plugins/gpu"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // sample begins to measure the ranks of an order, or adds them to those that are measured
@@ -100,7 +100,7 @@ func (a *agent) warnOfSamples(ctx context.Context, text string) {
 }
 
 // heldBefore is who held the devices just before a worker's end; nil where that is not known.
-func (a *agent) heldBefore(w *worker, end rendezvous.Instant) *message.Sight {
+func (a *agent) heldBefore(w *worker, end link.Instant) *message.Sight {
 	k := a.sampler.Before(w.rank, end)
 	if k == nil {
 		return nil

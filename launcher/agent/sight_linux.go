@@ -11,7 +11,7 @@ import (
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/sampling"
 	"github.com/muster-dev/muster/plugins/gpu"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // How often the devices are looked at while workers run: often while ranks come to their
@@ -42,7 +42,7 @@ type sight struct {
 type looked struct {
 	seen  *message.Sight // nil: there was none
 	found *gpu.Inventory
-	ended rendezvous.Instant
+	ended link.Instant
 }
 
 func (s *sight) end() {
@@ -53,7 +53,7 @@ func (s *sight) end() {
 }
 
 // before is the last look that had ended at an instant.
-func (s *sight) before(at rendezvous.Instant) looked {
+func (s *sight) before(at link.Instant) looked {
 	for _, l := range s.looks {
 		if l.seen != nil && l.ended <= at {
 			return l
@@ -91,7 +91,7 @@ func (a *agent) watchDevices(o *message.Start) {
 		defer prober.close()
 		for ctx.Err() == nil {
 			found, err := probeWithin(ctx, prober, sightLimit)
-			ended := rendezvous.Now()
+			ended := link.Now()
 			served := a.mps.look(ctx) // after: who holds memory has been a client before
 			if ctx.Err() != nil {
 				return
@@ -138,7 +138,7 @@ func probeWithin(ctx context.Context, p prober, limit time.Duration) (*gpu.Inven
 }
 
 // tellSight tells the coordinator what was seen, where it is new.
-func (a *agent) tellSight(attempt int, found *gpu.Inventory, served []message.MPSSight, err error, ended rendezvous.Instant) {
+func (a *agent) tellSight(attempt int, found *gpu.Inventory, served []message.MPSSight, err error, ended link.Instant) {
 	if attempt != a.attempt || a.sight.stop == nil {
 		return // of an earlier attempt, or too late
 	}
@@ -156,7 +156,7 @@ func (a *agent) tellSight(attempt int, found *gpu.Inventory, served []message.MP
 }
 
 // noteHealth takes from a look what counts before, and tells of GPUs that are lost.
-func (a *agent) noteHealth(found *gpu.Inventory, at rendezvous.Instant) {
+func (a *agent) noteHealth(found *gpu.Inventory, at link.Instant) {
 	if a.sight.ecc == nil {
 		a.sight.ecc = uncorrected(found)
 	}

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/muster-dev/muster/launcher/message"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // open opens a door for the other hosts, which stays open until the agent ends.
@@ -19,7 +19,7 @@ func (a *agent) open(o *message.Open) {
 		a.tell(message.Update{Opened: &message.Opened{Error: err.Error()}})
 		return
 	}
-	a.door = rendezvous.OpenDoor(a.identity, o.Pins, listener)
+	a.door = link.OpenDoor(a.identity, o.Pins, listener)
 	a.tell(message.Update{Opened: &message.Opened{Port: a.door.Port()}})
 }
 
@@ -40,10 +40,10 @@ func listenWithin(first, last int) (net.Listener, error) {
 // visit visits the other hosts, all at once, beside the loop.
 func (a *agent) visit(o *message.Visit) {
 	go func() {
-		results := make([]rendezvous.Visit, len(o.Peers))
+		results := make([]link.Visit, len(o.Peers))
 		var all sync.WaitGroup
 		for i, p := range o.Peers {
-			all.Go(func() { results[i] = rendezvous.VisitPeer(context.Background(), a.identity, p.Pin, p.Addr) })
+			all.Go(func() { results[i] = link.VisitPeer(context.Background(), a.identity, p.Pin, p.Addr) })
 		}
 		all.Wait()
 		visited := &message.Visited{}

@@ -16,7 +16,7 @@ import (
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/ranklog"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // openAfterDeath is how long output may stay open after the last known process of
@@ -36,17 +36,17 @@ type worker struct {
 	log     *ranklog.Writer
 	pipes   []*os.File // read ends
 	signal  unix.Signal
-	began   rendezvous.Instant
+	began   link.Instant
 	scene   *scenery // when it was started
 
 	leaderDone bool
-	endedAt    rendezvous.Instant // when the leader's end was seen
-	concluded  bool               // all is over, but its end is kept back
+	endedAt    link.Instant // when the leader's end was seen
+	concluded  bool         // all is over, but its end is kept back
 	drained    bool
 	ladder     *ladder // set once the rank is being ended, or its leader has ended
 	sent       unix.Signal
-	emptyAt    rendezvous.Instant // since when no process of the rank is known
-	killedAt   rendezvous.Instant
+	emptyAt    link.Instant // since when no process of the rank is known
+	killedAt   link.Instant
 	left       map[int]string // what outlived the leader, by pid
 	warned     bool           // of a log that cannot be written
 	observer   *observer      // nil where its socket could not be made
@@ -78,7 +78,7 @@ func (a *agent) startWorker(order *message.Start, r message.RankStart) (*worker,
 		a.policySaid = true
 		a.tell(message.Update{Warning: &message.Warning{Rank: -1, Message: fmt.Sprintf("ranks are bound to their CPUs, but the kernel does not let them %v", why)}})
 	}
-	w.began = rendezvous.Now()
+	w.began = link.Now()
 	w.observer.begin(w, order.Observe.Torch)
 	a.watch(w)
 	return w, nil
@@ -190,16 +190,16 @@ func (a *agent) watch(w *worker) {
 }
 
 func (a *agent) leaderEnded(w *worker) {
-	w.leaderDone, w.endedAt = true, rendezvous.Now()
+	w.leaderDone, w.endedAt = true, link.Now()
 	if w.ladder == nil {
-		w.ladder = &ladder{grace: a.grace, began: rendezvous.Now()}
+		w.ladder = &ladder{grace: a.grace, began: link.Now()}
 	}
 }
 
 // stop begins to end a worker; kill skips the grace.
 func (w *worker) stop(grace time.Duration, kill bool) {
 	if w.ladder == nil {
-		w.ladder = &ladder{grace: grace, began: rendezvous.Now()}
+		w.ladder = &ladder{grace: grace, began: link.Now()}
 	}
 	if kill {
 		w.ladder.kill()
@@ -208,7 +208,7 @@ func (w *worker) stop(grace time.Duration, kill bool) {
 
 // climb takes the next step of ending a worker, and reports whether nothing more
 // will come of it. others are the rank's processes beside the leader.
-func (w *worker) climb(now rendezvous.Instant, others []proc.Stat) (ended bool) {
+func (w *worker) climb(now link.Instant, others []proc.Stat) (ended bool) {
 	s := scene{leaderAlive: !w.leaderDone, othersAlive: len(others) > 0}
 	s.leaderCatches = s.leaderAlive && proc.Catches(w.child.ID.PID, int(w.signal))
 	switch w.ladder.next(now, s) {
@@ -225,7 +225,7 @@ func (w *worker) climb(now rendezvous.Instant, others []proc.Stat) (ended bool) 
 	return w.isOver(now, s)
 }
 
-func (w *worker) isOver(now rendezvous.Instant, s scene) bool {
+func (w *worker) isOver(now link.Instant, s scene) bool {
 	if s.leaderAlive || s.othersAlive {
 		w.emptyAt = 0
 		return w.killedAt != 0 && now.Sub(w.killedAt) > killWait

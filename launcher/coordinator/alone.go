@@ -8,7 +8,7 @@ import (
 	"github.com/muster-dev/muster/launcher/failure"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // Independent ranks do not talk to each other: each starts, ends and restarts alone. Each
@@ -28,8 +28,8 @@ type place struct {
 	rank int // that has it; nowhere: it is free
 	// runs is set while the rank's worker does; else it is to be started.
 	runs  bool
-	due   rendezvous.Instant // before which it is not started
-	empty *emptying          // of its device, after the worker before
+	due   link.Instant // before which it is not started
+	empty *emptying    // of its device, after the worker before
 	// blocked is set where a worker outlives SIGKILL: another would run beside it.
 	blocked bool
 }
@@ -37,11 +37,11 @@ type place struct {
 // unit is what is known of an independent rank, or of a task.
 type unit struct {
 	trials   trials
-	begun    rendezvous.Instant
+	begun    link.Instant
 	over     bool          // it is not started again
 	cause    *report.Cause // why it failed for good; nil: it did not
 	exit     int           // status that it asks for then
-	failedAt rendezvous.Instant
+	failedAt link.Instant
 	survived []string
 	hung     *failure.Event // nothing moved in it, for which it is ended; nil: it was not found so
 	astray   *report.Cause  // it was on another GPU than planned, for which it is ended; nil: it was not
@@ -284,7 +284,7 @@ func (b *brain) drain() {
 
 // closeHost has nothing more started on a host that is lost since at, and ends what runs
 // there.
-func (b *brain) closeHost(host int, at rendezvous.Instant, class, reason string) {
+func (b *brain) closeHost(host int, at link.Instant, class, reason string) {
 	h := b.hosts[host]
 	if h.closed != nil {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // newSweep is a drill of tasks on three hosts with two places each.
@@ -256,7 +256,7 @@ func TestALossThatCameBeforeAFailureIsTheFirstCause(t *testing.T) {
 			d.taskEnded(task, 0, 0)
 		}
 		d.after(30 * time.Second)
-		d.b.tick(func(host int) (rendezvous.Instant, bool) {
+		d.b.tick(func(host int) (link.Instant, bool) {
 			if host == 1 {
 				return lost, true
 			}

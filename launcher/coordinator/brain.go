@@ -12,7 +12,7 @@ import (
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // phase is where the run stands. It only goes forward.
@@ -39,9 +39,9 @@ type settings struct {
 	firstPort  int
 	lastPort   int
 	job        *config.Job
-	checking   string           // one of Check...
-	pins       []rendezvous.Pin // of the hosts
-	clocks     []clock          // of the hosts, against the launcher's; empty: not measured
+	checking   string     // one of Check...
+	pins       []link.Pin // of the hosts
+	clocks     []clock    // of the hosts, against the launcher's; empty: not measured
 }
 
 // clock is how far a host's clock is ahead of another, in seconds.
@@ -53,8 +53,8 @@ type brain struct {
 	settings
 	plan  *plan.Plan
 	phase phase
-	wall  func(rendezvous.Instant) float64 // boot clock to seconds since 1970, for the report
-	now   rendezvous.Instant               // of what is being taken in
+	wall  func(link.Instant) float64 // boot clock to seconds since 1970, for the report
+	now   link.Instant               // of what is being taken in
 
 	hosts   []*hostState
 	ranks   []*rankState
@@ -68,19 +68,19 @@ type brain struct {
 	past      []report.Attempt
 	refusals  []refusal
 	lost      *report.Cause // a host's loss that ends the run
-	lostAt    rendezvous.Instant
-	awaited   rendezvous.Instant // since when hosts are awaited
-	begun     rendezvous.Instant // when the attempt's workers were started
-	done      rendezvous.Instant // when the last of them had ended
-	earlySaid bool               // that some ranks have ended and others run on
+	lostAt    link.Instant
+	awaited   link.Instant // since when hosts are awaited
+	begun     link.Instant // when the attempt's workers were started
+	done      link.Instant // when the last of them had ended
+	earlySaid bool         // that some ranks have ended and others run on
 	warnings  []string
 	left      []string
 	visiting  visiting
 	checked   bool // hosts were checked
 	findings  []report.Finding
 	trials    trials
-	places    *places            // of independent ranks; nil: ranks start and end together
-	noticed   rendezvous.Instant // when a rank first failed because of another's end; 0: none has
+	places    *places      // of independent ranks; nil: ranks start and end together
+	noticed   link.Instant // when a rank first failed because of another's end; 0: none has
 	noticedBy int
 	told      int                   // news of what workers tell of themselves
 	watch     *watching             // who holds the devices of the attempt; nil: nobody looks
@@ -102,16 +102,16 @@ type brain struct {
 type hostState struct {
 	name     string
 	linked   bool
-	reach    map[string]rendezvous.Reach
+	reach    map[string]link.Reach
 	complete bool // every address was tried
 	prepared bool
-	software facts.Software     // that workers are going to run with there
-	environ  map[string]string  // what the environment after setup tells; not nil once prepared
-	dropped  string             // why its connection ended; empty while it stands
-	since    rendezvous.Instant // when it was dropped
-	gone     bool               // given up
-	closed   *report.Cause      // why independent ranks are started there no more; nil: they are
-	closedAt rendezvous.Instant // since when it is lost
+	software facts.Software    // that workers are going to run with there
+	environ  map[string]string // what the environment after setup tells; not nil once prepared
+	dropped  string            // why its connection ended; empty while it stands
+	since    link.Instant      // when it was dropped
+	gone     bool              // given up
+	closed   *report.Cause     // why independent ranks are started there no more; nil: they are
+	closedAt link.Instant      // since when it is lost
 	failing  string
 	finished bool
 }
@@ -127,7 +127,7 @@ type rankState struct {
 	log     string
 	ended   *message.Ended
 	lost    bool // its host is given up
-	at      rendezvous.Instant
+	at      link.Instant
 	// observed is the newest that the worker has told of itself; nil where that was nothing.
 	observed *observe.Latest
 	alone    *unit // of an independent rank
@@ -176,11 +176,11 @@ type beginning struct{ attempt, rank int }
 // everyRank stands for all ranks of an attempt.
 const everyRank = -1
 
-func newBrain(s settings, p *plan.Plan, wall func(rendezvous.Instant) float64) *brain {
+func newBrain(s settings, p *plan.Plan, wall func(link.Instant) float64) *brain {
 	b := &brain{settings: s, plan: p, master: -1, wall: wall,
 		memory: memory{digests: map[int]toldDigest{}, peaks: map[int][]samples.Peak{}, said: map[string]bool{}}}
 	for _, h := range p.Hosts {
-		b.hosts = append(b.hosts, &hostState{name: h.Name, reach: map[string]rendezvous.Reach{}})
+		b.hosts = append(b.hosts, &hostState{name: h.Name, reach: map[string]link.Reach{}})
 	}
 	if p.Independent {
 		b.beginAlone()

@@ -13,7 +13,7 @@ import (
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // drill is a run of three hosts with two ranks each whose brain is fed by hand.
@@ -55,8 +55,8 @@ func newDrillOf(t *testing.T, more string) *drill {
 	if problems != nil {
 		t.Fatal(problems)
 	}
-	d := &drill{t: t, b: newBrain(settingsOf("j-1", job), p, func(i rendezvous.Instant) float64 { return float64(i) })}
-	d.b.now = rendezvous.Instant(time.Hour)
+	d := &drill{t: t, b: newBrain(settingsOf("j-1", job), p, func(i link.Instant) float64 { return float64(i) })}
+	d.b.now = link.Instant(time.Hour)
 	return d
 }
 
@@ -69,14 +69,14 @@ func (d *drill) news(host int, n message.Update) {
 
 func (d *drill) after(pass time.Duration) { d.b.now = d.b.now.Add(pass) }
 
-func reached(addr string, err string) rendezvous.Reach {
-	return rendezvous.Reach{Addr: addr + ":4000", Local: addr, Error: err}
+func reached(addr string, err string) link.Reach {
+	return link.Reach{Addr: addr + ":4000", Local: addr, Error: err}
 }
 
 func (d *drill) join(host int) {
 	d.b.joined(host)
 	d.take()
-	d.news(host, message.Update{Reached: &message.Reached{Complete: true, Results: []rendezvous.Reach{reached("10.0.0.1", ""), reached("10.1.0.1", "")}}})
+	d.news(host, message.Update{Reached: &message.Reached{Complete: true, Results: []link.Reach{reached("10.0.0.1", ""), reached("10.1.0.1", "")}}})
 }
 
 func (d *drill) ready(host int) { d.news(host, message.Update{Prepared: &message.Prepared{}}) }
@@ -103,7 +103,7 @@ func (d *drill) ended(rank int, e message.Ended) {
 func (d *drill) tick(pass time.Duration, heard ...int) {
 	silentSince := d.b.now
 	d.after(pass)
-	d.b.tick(func(host int) (rendezvous.Instant, bool) {
+	d.b.tick(func(host int) (link.Instant, bool) {
 		if slices.Contains(heard, host) {
 			return d.b.now, true
 		}
@@ -240,7 +240,7 @@ func TestRanksMeetWhereEveryHostWasSeenToReach(t *testing.T) {
 		if host == 2 {
 			first = reached("10.0.0.1", "no route")
 		}
-		d.news(host, message.Update{Reached: &message.Reached{Complete: true, Results: []rendezvous.Reach{first, reached("10.1.0.1", "")}}})
+		d.news(host, message.Update{Reached: &message.Reached{Complete: true, Results: []link.Reach{first, reached("10.1.0.1", "")}}})
 	}
 	d.check("starts", d.sent(isStart), []int{0, 1, 2})
 	d.check("address", d.b.meeting().MasterAddr, "10.1.0.1")
@@ -255,7 +255,7 @@ func TestNoCommonAddressIsRefusedWithATable(t *testing.T) {
 	}
 	d.news(0, message.Update{PortHeld: &message.PortHeld{Port: 20000}})
 	for host := range 3 {
-		results := []rendezvous.Reach{reached("10.0.0.1", ""), reached("10.1.0.1", "")}
+		results := []link.Reach{reached("10.0.0.1", ""), reached("10.1.0.1", "")}
 		if host > 0 {
 			results[host-1].Error = "no route"
 		}
@@ -332,8 +332,8 @@ func TestAHostThatWasSilentBeforeAWorkerFailedIsTheCause(t *testing.T) {
 				d.ended(rank, message.Ended{Sent: "SIGTERM"})
 			}
 			d.after(d.b.lease)
-			d.b.tick(func(host int) (rendezvous.Instant, bool) {
-				return []rendezvous.Instant{d.b.now, d.b.now, heard}[host], true
+			d.b.tick(func(host int) (link.Instant, bool) {
+				return []link.Instant{d.b.now, d.b.now, heard}[host], true
 			})
 			d.take()
 			r := d.end(0, 1)

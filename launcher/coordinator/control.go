@@ -13,7 +13,7 @@ import (
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // control answers launchers.
@@ -167,7 +167,7 @@ func (s control) Beat(ctx context.Context, request *pb.BeatRequest) (*pb.BeatRep
 	heard := make(chan struct{})
 	s.c.post(func() {
 		if !request.AsksOnly {
-			s.c.launcher = rendezvous.Now()
+			s.c.launcher = link.Now()
 		}
 		close(heard)
 	})
@@ -191,8 +191,8 @@ func (s control) HostEmpty(_ context.Context, request *pb.HostEmptyRequest) (*pb
 }
 
 // wallClock tells the time of day of an instant, by what the clocks say now.
-func wallClock(at rendezvous.Instant) float64 {
-	return report.Seconds(time.Now().Add(-rendezvous.Now().Sub(at)))
+func wallClock(at link.Instant) float64 {
+	return report.Seconds(time.Now().Add(-link.Now().Sub(at)))
 }
 
 func (c *Coordinator) nextName() string {

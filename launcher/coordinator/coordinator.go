@@ -11,7 +11,7 @@ import (
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // Coordinator is the process of the head host that decides for a run. Its loop owns
@@ -19,7 +19,7 @@ import (
 type Coordinator struct {
 	stateDir string
 	lease    time.Duration
-	hub      *rendezvous.Hub
+	hub      *link.Hub
 	disk     *disk
 	journal  *journal
 	inbox    chan func()
@@ -30,13 +30,13 @@ type Coordinator struct {
 	members     map[string]int
 	readings    []*reading
 	watchers    int
-	followers   int                // of samples
-	eventsAsked bool               // somebody has asked for events
-	outputAsked bool               // somebody has asked for output
-	launcher    rendezvous.Instant // when the launcher that submitted was last heard
-	ticked      rendezvous.Instant // when the loop last looked at the clock
-	woke        rendezvous.Instant // when it last went on after a stall; 0: never
-	began       bool               // the attempt's workers are being started
+	followers   int          // of samples
+	eventsAsked bool         // somebody has asked for events
+	outputAsked bool         // somebody has asked for output
+	launcher    link.Instant // when the launcher that submitted was last heard
+	ticked      link.Instant // when the loop last looked at the clock
+	woke        link.Instant // when it last went on after a stall; 0: never
+	began       bool         // the attempt's workers are being started
 	wrapping    bool
 	quit        bool // there will be no run
 	orphan      bool // the keeper died
@@ -44,7 +44,7 @@ type Coordinator struct {
 	live        liveFile
 }
 
-func newCoordinator(stateDir string, lease time.Duration, hub *rendezvous.Hub) (*Coordinator, error) {
+func newCoordinator(stateDir string, lease time.Duration, hub *link.Hub) (*Coordinator, error) {
 	c := &Coordinator{
 		stateDir: stateDir, lease: lease, hub: hub, disk: newDisk(), inbox: make(chan func(), 16),
 		ended: make(chan struct{}), members: map[string]int{},
@@ -116,7 +116,7 @@ func (c *Coordinator) allLeft() bool {
 // lookAtClock tells the brain what time it is.
 func (c *Coordinator) lookAtClock() {
 	if c.brain != nil {
-		c.brain.now = rendezvous.Now()
+		c.brain.now = link.Now()
 	}
 }
 
@@ -124,7 +124,7 @@ func (c *Coordinator) begin(b *brain, hosts []SubmittedHost) error {
 	if c.brain != nil {
 		return fmt.Errorf("a run was submitted already")
 	}
-	c.brain, c.launcher = b, rendezvous.Now()
+	c.brain, c.launcher = b, link.Now()
 	b.unattended = !c.eventsAsked || !c.outputAsked
 	for i, h := range hosts {
 		c.members[h.Name] = i
@@ -133,20 +133,20 @@ func (c *Coordinator) begin(b *brain, hosts []SubmittedHost) error {
 	return nil
 }
 
-func (c *Coordinator) hubEvent(e rendezvous.Event) {
+func (c *Coordinator) hubEvent(e link.Event) {
 	host, ok := c.members[e.Member]
 	if !ok || c.brain == nil {
 		return
 	}
 	switch e.Kind {
-	case rendezvous.Joined:
+	case link.Joined:
 		c.brain.joined(host)
 		if c.began {
 			c.follow(host)
 		}
-	case rendezvous.Dropped:
+	case link.Dropped:
 		c.brain.dropped(host, fmt.Sprint(e.Err))
-	case rendezvous.Message:
+	case link.Message:
 		var n message.Update
 		if err := json.Unmarshal(e.Payload, &n); err != nil {
 			c.brain.internal(fmt.Errorf("%s said %.80q: %w", e.Member, e.Payload, err))
@@ -160,11 +160,11 @@ func (c *Coordinator) tick() {
 	if c.brain == nil {
 		return
 	}
-	c.noteStall(rendezvous.Now())
+	c.noteStall(link.Now())
 	if c.ticked.Sub(max(c.launcher, c.woke)) > c.lease {
 		c.brain.launcherLeft()
 	}
-	c.brain.tick(func(host int) (rendezvous.Instant, bool) {
+	c.brain.tick(func(host int) (link.Instant, bool) {
 		last, ok := c.hub.Heard(c.brain.hosts[host].name)
 		return max(last, c.woke), ok
 	})
@@ -172,14 +172,14 @@ func (c *Coordinator) tick() {
 		c.wrapping = false
 		c.brain.flushed()
 	}
-	c.live.write(c.brain, rendezvous.Now())
+	c.live.write(c.brain, link.Now())
 }
 
 // noteStall remembers when this process last went on after it had been stopped, or its
 // machine suspended: what it did not hear meanwhile is nobody's silence. The agents' own
 // counts go on, so that none of them outlives its lease.
-func (c *Coordinator) noteStall(now rendezvous.Instant) {
-	if c.ticked != 0 && now.Sub(c.ticked) > rendezvous.HeartbeatOf(c.lease) {
+func (c *Coordinator) noteStall(now link.Instant) {
+	if c.ticked != 0 && now.Sub(c.ticked) > link.HeartbeatOf(c.lease) {
 		c.woke = now
 	}
 	c.ticked = now

@@ -10,18 +10,18 @@ import (
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/plugins/gpu"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // deviceEvent is what the driver of a host has reported within the attempt.
 type deviceEvent struct {
 	*message.DeviceEvent
-	at rendezvous.Instant
+	at link.Instant
 }
 
 // deviceReported takes in what a host's driver reports of a device. By itself it ends nothing: it
 // is told, and counts when a worker dies.
-func (b *brain) deviceReported(host int, e *message.DeviceEvent, at rendezvous.Instant) {
+func (b *brain) deviceReported(host int, e *message.DeviceEvent, at link.Instant) {
 	if e.Attempt != b.attempt || b.phase != running && b.phase != stopping {
 		return
 	}
@@ -81,7 +81,7 @@ func eventWords(e *message.DeviceEvent) string {
 }
 
 // addEvents gives a device what the driver has reported of it since an instant.
-func (b *brain) addEvents(g *failure.GPU, host int, since rendezvous.Instant) {
+func (b *brain) addEvents(g *failure.GPU, host int, since link.Instant) {
 	var double uint64
 	for _, e := range b.events[host] {
 		if e.at < since || !slices.ContainsFunc(b.concerned(host, e.DeviceEvent), func(d plan.Device) bool { return d.UUID == g.UUID && d.PCI == g.PCI }) {

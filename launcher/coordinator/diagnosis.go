@@ -13,7 +13,7 @@ import (
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // diagnose finds what ended the attempt first; ok is false where nothing failed.
@@ -36,7 +36,7 @@ func (b *brain) diagnose() (found failure.Found, ok bool) {
 }
 
 // since is how long an instant is after the beginning of the attempt, in seconds.
-func (b *brain) since(at rendezvous.Instant) float64 {
+func (b *brain) since(at link.Instant) float64 {
 	if at == 0 || b.begun == 0 {
 		return 0
 	}
@@ -239,7 +239,7 @@ func stepsIn(e *message.Evidence, pattern progress.Pattern) *failure.Steps {
 }
 
 // begunOf is when a rank's attempt began.
-func (b *brain) begunOf(rank int) rendezvous.Instant {
+func (b *brain) begunOf(rank int) link.Instant {
 	if u := b.ranks[rank].alone; u != nil {
 		return u.begun
 	}

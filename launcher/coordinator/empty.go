@@ -8,7 +8,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // How long devices may take to be empty once their workers have ended: the driver frees
@@ -23,7 +23,7 @@ const (
 
 // emptying is the wait for devices of the plan to be empty after their workers' end.
 type emptying struct {
-	began rendezvous.Instant
+	began link.Instant
 	// patience is how long devices may take: emptyWait, or longer where a restart waits for
 	// others' memory.
 	patience time.Duration
@@ -34,8 +34,8 @@ type emptying struct {
 }
 
 type emptyHost struct {
-	asked int                // number of the look that it has not answered; 0: none
-	next  rendezvous.Instant // when to look again
+	asked int          // number of the look that it has not answered; 0: none
+	next  link.Instant // when to look again
 	done  bool
 	still []string // what was in the way when it was last looked at
 }

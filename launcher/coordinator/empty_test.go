@@ -11,7 +11,7 @@ import (
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/plugins/gpu"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // gpuUUID is that of GPU i of a drill's host.
@@ -45,8 +45,8 @@ func newGPUDrill(t *testing.T, more ...string) *drill {
 	if problems != nil {
 		t.Fatal(problems)
 	}
-	d := &drill{t: t, b: newBrain(settingsOf("j-1", job), p, func(i rendezvous.Instant) float64 { return float64(i) })}
-	d.b.now = rendezvous.Instant(time.Hour)
+	d := &drill{t: t, b: newBrain(settingsOf("j-1", job), p, func(i link.Instant) float64 { return float64(i) })}
+	d.b.now = link.Instant(time.Hour)
 	return d
 }
 

@@ -9,11 +9,11 @@ import (
 	"github.com/muster-dev/muster/launcher/failure"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // ended: a worker ended. The first that ends badly by itself takes the others along.
-func (b *brain) ended(e *message.Ended, at rendezvous.Instant) {
+func (b *brain) ended(e *message.Ended, at link.Instant) {
 	r := b.ranks[e.Rank]
 	if r.ended != nil {
 		return
@@ -173,7 +173,7 @@ func (b *brain) dropped(host int, why string) {
 }
 
 // failing: a host ends its workers by itself.
-func (b *brain) failing(host int, f *message.Failing, at rendezvous.Instant) {
+func (b *brain) failing(host int, f *message.Failing, at link.Instant) {
 	h := b.hosts[host]
 	h.failing = f.Reason
 	switch b.phase {
@@ -236,7 +236,7 @@ func (b *brain) signal(name string) {
 }
 
 // hostLost: a host is no part of the run any more since at, which ends it for the others.
-func (b *brain) hostLost(host int, at rendezvous.Instant, class, message string) {
+func (b *brain) hostLost(host int, at link.Instant, class, message string) {
 	if b.places != nil {
 		b.closeHost(host, at, class, message)
 		return
@@ -248,7 +248,7 @@ func (b *brain) hostLost(host int, at rendezvous.Instant, class, message string)
 }
 
 // tick: time has passed. heard returns when a host's newest frame came.
-func (b *brain) tick(heard func(host int) (rendezvous.Instant, bool)) {
+func (b *brain) tick(heard func(host int) (link.Instant, bool)) {
 	if b.awaited == 0 {
 		b.awaited = b.now
 	}
@@ -277,7 +277,7 @@ const joinMargin = 5 * time.Second
 
 // unheard: a host has been silent for the lease. Its own keeper and agent have ended its
 // workers by now.
-func (b *brain) unheard(host int, last rendezvous.Instant) {
+func (b *brain) unheard(host int, last link.Instant) {
 	h := b.hosts[host]
 	b.giveUp(host)
 	message := fmt.Sprintf("no answer from %s for %v", h.name, b.now.Sub(last).Round(100*time.Millisecond))
@@ -303,9 +303,9 @@ func (b *brain) refuse(host int, message string) {
 
 // lostWhileStopping: a host that is silent since before a worker failed was lost first,
 // and the failure comes of that. It was due to be heard a heartbeat after its last word.
-func (b *brain) lostWhileStopping(h *hostState, last rendezvous.Instant, message string) {
+func (b *brain) lostWhileStopping(h *hostState, last link.Instant, message string) {
 	if b.stop == nil && b.lost == nil && b.phase == stopping && b.places == nil {
-		b.lostAt = last.Add(rendezvous.HeartbeatOf(b.lease))
+		b.lostAt = last.Add(link.HeartbeatOf(b.lease))
 		b.lost = &report.Cause{Class: report.ClassHostLost, Message: message, Host: h.name, Attempt: b.attempt}
 	}
 }
@@ -317,7 +317,7 @@ func (b *brain) checkEarlyExit() {
 		return
 	}
 	var ended, others []int
-	var since rendezvous.Instant
+	var since link.Instant
 	for rank, r := range b.ranks {
 		if r.ended == nil {
 			others = append(others, rank)

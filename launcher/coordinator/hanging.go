@@ -16,7 +16,7 @@ import (
 	"github.com/muster-dev/muster/launcher/hang"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 const (
@@ -36,7 +36,7 @@ type hanging struct {
 	pulses map[int]toldPulses // the newest of each host
 	said   map[int]bool       // ranks that were told of, and have not moved since
 	asking *asking
-	blind  rendezvous.Instant // since when a host tells nothing of its ranks; 0: all do
+	blind  link.Instant // since when a host tells nothing of its ranks; 0: all do
 	// blindSaid is whether that was said.
 	blindSaid bool
 	numbers   int
@@ -44,7 +44,7 @@ type hanging struct {
 
 type toldPulses struct {
 	*message.Pulses
-	at rendezvous.Instant
+	at link.Instant
 }
 
 // pulsed takes in the signs of life of a host's ranks.
@@ -58,7 +58,7 @@ func (b *brain) pulsed(host int, p *message.Pulses) {
 // asking is the question where ranks are that do not move.
 type asking struct {
 	number int
-	since  rendezvous.Instant
+	since  link.Instant
 	seen   []hang.Seen // when they were found
 	open   map[int]bool
 	stacks map[int]message.RankStack
@@ -167,7 +167,7 @@ func (b *brain) pulses() (seen []hang.Seen, whole bool) {
 
 // pulseOf is a rank's newest pulse, as it was told at an instant. What has passed since it
 // was taken is not added: nobody has looked meanwhile.
-func (b *brain) pulseOf(rank int) (p hang.Pulse, at rendezvous.Instant, ok bool) {
+func (b *brain) pulseOf(rank int) (p hang.Pulse, at link.Instant, ok bool) {
 	r := b.ranks[rank]
 	told, known := b.hanging.pulses[r.host]
 	if !known {

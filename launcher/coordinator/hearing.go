@@ -6,7 +6,7 @@ import (
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // joined: the link to a host stands, for the first time or again.
@@ -36,7 +36,7 @@ func (b *brain) prepareFor(host int) *message.Prepare {
 }
 
 // news: an agent said something; at is when, on the own clock.
-func (b *brain) news(host int, n message.Update, at rendezvous.Instant) {
+func (b *brain) news(host int, n message.Update, at link.Instant) {
 	h := b.hosts[host]
 	switch {
 	case n.Reached != nil:

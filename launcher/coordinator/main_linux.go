@@ -17,7 +17,7 @@ import (
 	"github.com/muster-dev/muster/launcher/claim"
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/message"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // fdKeeper is the line to the keeper that started this process.
@@ -48,7 +48,7 @@ func serve(keeper *os.File, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	identity, err := rendezvous.NewIdentity()
+	identity, err := link.NewIdentity()
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func serve(keeper *os.File, args []string) error {
 	if err != nil {
 		return err
 	}
-	hub := rendezvous.NewHub(identity, *lease)
+	hub := link.NewHub(identity, *lease)
 	c, err := newCoordinator(*stateDir, *lease, hub)
 	if err != nil {
 		return err
@@ -90,14 +90,14 @@ const lateWrites = 10 * time.Minute
 // finishWriting waits until the disk has taken everything. Meanwhile the keeper is told that
 // this process lives, or it would end it.
 func (c *Coordinator) finishWriting(keeper io.Writer) {
-	for end := time.Now().Add(lateWrites); !c.disk.settle(rendezvous.HeartbeatOf(c.lease)) && time.Now().Before(end); {
+	for end := time.Now().Add(lateWrites); !c.disk.settle(link.HeartbeatOf(c.lease)) && time.Now().Before(end); {
 		_, _ = keeper.Write([]byte{'.'})
 	}
 }
 
 // beat gives the keeper a sign of life, from the loop that decides.
 func (c *Coordinator) beat(keeper io.Writer) {
-	ticker := time.NewTicker(rendezvous.HeartbeatOf(c.lease))
+	ticker := time.NewTicker(link.HeartbeatOf(c.lease))
 	defer ticker.Stop()
 	for {
 		select {

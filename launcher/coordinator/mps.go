@@ -13,7 +13,7 @@ import (
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // sharing is what is known of the daemons of MPS that serve the run. Ranks are told by their
@@ -39,7 +39,7 @@ type mpsLoss struct {
 	*message.MPSLost
 	host  int
 	ranks []int // that shared the server
-	at    rendezvous.Instant
+	at    link.Instant
 }
 
 // class is what has become of the ranks.
@@ -118,7 +118,7 @@ func (b *brain) served(host int, s *message.Served) {
 
 // mpsLost: ranks have lost their daemon or server, or their contexts. The host has ended
 // them. Ranks that need each other follow; independent ones of other devices do not.
-func (b *brain) mpsLost(host int, n *message.MPSLost, at rendezvous.Instant) {
+func (b *brain) mpsLost(host int, n *message.MPSLost, at link.Instant) {
 	if n.Attempt != b.attempt || b.phase != running && b.phase != stopping {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/plugins/gpu"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // gpuOf is the UUID of a host's only GPU.
@@ -51,8 +51,8 @@ func sharingDrill(t *testing.T, more string) *drill {
 	if problems != nil {
 		t.Fatal(problems)
 	}
-	d := &drill{t: t, b: newBrain(settingsOf("j-1", job), p, func(i rendezvous.Instant) float64 { return float64(i) })}
-	d.b.now = rendezvous.Instant(time.Hour)
+	d := &drill{t: t, b: newBrain(settingsOf("j-1", job), p, func(i link.Instant) float64 { return float64(i) })}
+	d.b.now = link.Instant(time.Hour)
 	d.b.checking = CheckNone
 	return d
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/rundir"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // heardOf takes in what the workers of a host have told of themselves.
@@ -80,7 +80,7 @@ func torchTold(o *observe.Latest, age float64) (all []failure.TorchUse) {
 type liveFile struct {
 	dir     string // "": nowhere
 	written int    // brain.told of then
-	at      rendezvous.Instant
+	at      link.Instant
 }
 
 // Pace of the file: rewriting it costs by its size.
@@ -90,7 +90,7 @@ const (
 )
 
 // write writes the file anew where there is news.
-func (f *liveFile) write(b *brain, now rendezvous.Instant) {
+func (f *liveFile) write(b *brain, now link.Instant) {
 	pace := livePace + time.Duration(len(b.ranks))*livePacePerRank
 	if f.dir == "" || b.told == f.written || f.at != 0 && now.Sub(f.at) < pace {
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/rundir"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // at is what a worker has told that came to a step.
@@ -107,7 +107,7 @@ func TestWhatIsToldOfAnotherAttemptOrHostIsDropped(t *testing.T) {
 func TestTheNewestOfAllRanksLiesWhereWhoAsksFindsIt(t *testing.T) {
 	d := begun(t, "")
 	f := liveFile{dir: t.TempDir()}
-	now := rendezvous.Now()
+	now := link.Now()
 	written := func() bool {
 		path := filepath.Join(f.dir, rundir.Observed)
 		defer os.Remove(path)

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // reading is somebody who reads the output of ranks. Agents push it here at the
@@ -21,7 +21,7 @@ type reading struct {
 	name   string
 	ranks  map[int]int64 // where to begin in the attempt that is running at first
 	of     map[int]int   // which attempt that must be, or it is begun from its start; none: any
-	chunks chan *rendezvous.Chunk
+	chunks chan *link.Chunk
 	done   <-chan struct{} // closed when the reader has left
 	woken  chan struct{}   // gets a value when end was called
 
@@ -41,7 +41,7 @@ type source struct{ attempt, rank int }
 const idle = 10 * time.Second
 
 func newReading(ctx context.Context, name string, from map[int]int64, of map[int]int) *reading {
-	return &reading{name: name, ranks: from, of: of, chunks: make(chan *rendezvous.Chunk), done: ctx.Done(), woken: make(chan struct{}, 1), hosts: map[int]string{}, next: map[source]int64{}, moved: time.Now()}
+	return &reading{name: name, ranks: from, of: of, chunks: make(chan *link.Chunk), done: ctx.Done(), woken: make(chan struct{}, 1), hosts: map[int]string{}, next: map[source]int64{}, moved: time.Now()}
 }
 
 // begin adds an attempt's outputs, from is where to begin in each.
@@ -142,7 +142,7 @@ func (r *reading) cutOff() error {
 
 // pass hands one chunk on, less what the reader has already (after a lost connection
 // agents may push the same bytes again), and reports whether that was the last.
-func (r *reading) pass(c *rendezvous.Chunk, send func(*pb.LogChunk) error) (over bool, err error) {
+func (r *reading) pass(c *link.Chunk, send func(*pb.LogChunk) error) (over bool, err error) {
 	var s source
 	if _, err := fmt.Sscanf(c.Source, "%d/%d", &s.attempt, &s.rank); err != nil {
 		return false, fmt.Errorf("output of %q: %w", c.Source, err)

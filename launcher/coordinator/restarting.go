@@ -10,16 +10,16 @@ import (
 	"github.com/muster-dev/muster/launcher/failure/restart"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // trials are the attempts of a run so far, as far as they decide about another one.
 type trials struct {
 	past     []restart.Past
 	inForce  restart.InForce
-	decision *restart.Decision  // about the attempt that has ended; nil: nothing was decided
-	cause    *report.Cause      // of that attempt
-	next     rendezvous.Instant // when the next attempt may begin
+	decision *restart.Decision // about the attempt that has ended; nil: nothing was decided
+	cause    *report.Cause     // of that attempt
+	next     link.Instant      // when the next attempt may begin
 }
 
 // decide says whether an attempt that has failed is followed by another. What the user
@@ -54,7 +54,7 @@ func (b *brain) unkilled() int {
 func cannotBeKilled(e *message.Ended) bool { return e.Error != "" && e.Sent != "" }
 
 // decideOn decides what follows a failure that has ended trials which began and ended then.
-func (b *brain) decideOn(t *trials, found failure.Found, began, ended rendezvous.Instant) bool {
+func (b *brain) decideOn(t *trials, found failure.Found, began, ended link.Instant) bool {
 	failed := b.pastOf(found, t.inForce, began, ended)
 	history := restart.History{Past: t.past, Failed: failed, InForce: t.inForce, Host: found.Host, Torch: b.hosts[0].software.Torch, MPS: b.job.MPS != nil}
 	if b.places != nil {
@@ -77,7 +77,7 @@ func (b *brain) decideOn(t *trials, found failure.Found, began, ended rendezvous
 
 // pastOf is what has ended as decisions are made of it. Times are those of the
 // coordinator's boot clock.
-func (b *brain) pastOf(found failure.Found, inForce restart.InForce, began, ended rendezvous.Instant) restart.Past {
+func (b *brain) pastOf(found failure.Found, inForce restart.InForce, began, ended link.Instant) restart.Past {
 	p := restart.Past{
 		Began: began.Sub(0).Seconds(), Ended: ended.Sub(0).Seconds(), Class: found.Verdict.Class, Rule: restart.Unset,
 		// Hosts, arguments and environment are those of the job but for what is in force.

@@ -13,7 +13,7 @@ import (
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/samples"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // memory is what is known of how much memory ranks use.
@@ -25,7 +25,7 @@ type memory struct {
 
 type toldDigest struct {
 	*samples.Digest
-	at rendezvous.Instant
+	at link.Instant
 }
 
 // sampled takes in what a host tells of its ranks' memory.

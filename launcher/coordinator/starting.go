@@ -9,7 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // advance goes on as far as what is known allows.
@@ -133,13 +133,13 @@ func (b *brain) chooseMaster() bool {
 }
 
 // reachOf looks a candidate up: results carry the coordinator's port too.
-func (h *hostState) reachOf(addr string) (rendezvous.Reach, bool) {
+func (h *hostState) reachOf(addr string) (link.Reach, bool) {
 	for full, r := range h.reach {
 		if hostPart(full) == addr {
 			return r, true
 		}
 	}
-	return rendezvous.Reach{}, false
+	return link.Reach{}, false
 }
 
 func (b *brain) noMasterWords(candidates []plan.Master) string {

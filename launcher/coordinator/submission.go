@@ -8,7 +8,7 @@ import (
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plural"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // MaxMessage bounds a message on the control socket, in bytes: a submission has the facts of
@@ -33,9 +33,9 @@ const (
 
 // SubmittedHost is a host that has an agent.
 type SubmittedHost struct {
-	Name  string         `json:"name"`
-	Pin   rendezvous.Pin `json:"pin"`
-	Facts facts.Host     `json:"facts"`
+	Name  string     `json:"name"`
+	Pin   link.Pin   `json:"pin"`
+	Facts facts.Host `json:"facts"`
 	// ClockOffset is how far its clock is ahead of the launcher's, in seconds, and ClockError
 	// by how much that may be wrong.
 	ClockOffset float64 `json:"clock_offset"`

@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/muster-dev/muster/launcher/message"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // mostVisiting is up to how many hosts visit each other: the visits grow with the square.
@@ -77,8 +77,8 @@ func (b *brain) visitsOf(host int) *message.Visit {
 }
 
 // visitsBy are what came of a host's visits.
-func (b *brain) visitsBy(host int) map[int]rendezvous.Visit {
-	found := map[int]rendezvous.Visit{}
+func (b *brain) visitsBy(host int) map[int]link.Visit {
+	found := map[int]link.Visit{}
 	if told := b.visiting.visited[host]; told != nil {
 		for _, v := range told.Results {
 			found[v.Host] = v.Visit

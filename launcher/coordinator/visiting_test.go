@@ -6,13 +6,13 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/message"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // checkingDrill is three hosts that are only checked, ready and waiting for each other.
 func checkingDrill(t *testing.T) *drill {
 	d := newDrillOf(t, "")
-	d.b.checking, d.b.pins = CheckOnly, []rendezvous.Pin{"p0", "p1", "p2"}
+	d.b.checking, d.b.pins = CheckOnly, []link.Pin{"p0", "p1", "p2"}
 	for host := range 3 {
 		d.join(host)
 		d.ready(host)
@@ -48,7 +48,7 @@ func TestHostsThatAreOnlyCheckedVisitEachOther(t *testing.T) {
 		t.Errorf("host c visits %s", got)
 	}
 	d.news(0, message.Update{Visited: &message.Visited{}})
-	d.news(1, message.Update{Visited: &message.Visited{Results: []message.VisitOf{{Host: 2, Visit: rendezvous.Visit{Reach: rendezvous.Reach{Addr: "10.0.0.3:21002", Error: "no route to host"}}}}}})
+	d.news(1, message.Update{Visited: &message.Visited{Results: []message.VisitOf{{Host: 2, Visit: link.Visit{Reach: link.Reach{Addr: "10.0.0.3:21002", Error: "no route to host"}}}}}})
 	if d.b.phase != gathering {
 		t.Fatal("a host that visits is not waited for")
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // watching is what is known of who holds the devices of an attempt.
@@ -19,7 +19,7 @@ type watching struct {
 
 type lastSight struct {
 	sight *message.Sight
-	taken rendezvous.Instant // when it was judged last
+	taken link.Instant // when it was judged last
 }
 
 // judgeAgain is after how long a sight that has not changed is judged again: some things

@@ -9,7 +9,7 @@ import (
 	"fmt"
 
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // FromAgent is a line that an agent says to the launcher over the standard output
@@ -22,10 +22,10 @@ type FromAgent struct {
 
 // Hello is an agent's first line.
 type Hello struct {
-	Version string         `json:"version"`
-	Pin     rendezvous.Pin `json:"pin"`
-	Facts   facts.Host     `json:"facts"`
-	Clock   float64        `json:"clock"` // seconds since 1970 on the host when this was said
+	Version string     `json:"version"`
+	Pin     link.Pin   `json:"pin"`
+	Facts   facts.Host `json:"facts"`
+	Clock   float64    `json:"clock"` // seconds since 1970 on the host when this was said
 	// Environment is what workers would find there, where it was asked for.
 	Environment map[string]string `json:"environment,omitempty"`
 }
@@ -40,10 +40,10 @@ type Plugin struct {
 
 // Ready is the coordinator's first word.
 type Ready struct {
-	Pin     rendezvous.Pin `json:"pin"`
-	Port    int            `json:"port"`            // TCP port on all addresses of the head host
-	Control string         `json:"control"`         // path of the control socket
-	Error   string         `json:"error,omitempty"` // why there is no coordinator
+	Pin     link.Pin `json:"pin"`
+	Port    int      `json:"port"`            // TCP port on all addresses of the head host
+	Control string   `json:"control"`         // path of the control socket
+	Error   string   `json:"error,omitempty"` // why there is no coordinator
 }
 
 // ToAgent is a line that the launcher says to an agent. Before the Join an empty one
@@ -54,10 +54,10 @@ type ToAgent struct {
 
 // Join tells an agent where its coordinator is.
 type Join struct {
-	Name        string         `json:"name"` // the host's name in the job file
-	Head        string         `json:"head"` // that of the host where the coordinator is
-	Coordinator rendezvous.Pin `json:"coordinator"`
-	Addrs       []string       `json:"addrs"` // host:port candidates, best first
+	Name        string   `json:"name"` // the host's name in the job file
+	Head        string   `json:"head"` // that of the host where the coordinator is
+	Coordinator link.Pin `json:"coordinator"`
+	Addrs       []string `json:"addrs"` // host:port candidates, best first
 }
 
 // Encode turns a message into bytes.

@@ -5,31 +5,31 @@ import (
 	"github.com/muster-dev/muster/launcher/hang"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/samples"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // Update is what an agent reports to the coordinator. At is the agent's boot clock when it
 // happened. One of the other fields is set.
 type Update struct {
-	At       rendezvous.Instant `json:"at"`
-	Reached  *Reached           `json:"reached,omitempty"`
-	Prepared *Prepared          `json:"prepared,omitempty"`
-	PortHeld *PortHeld          `json:"port_held,omitempty"`
-	Served   *Served            `json:"served,omitempty"`
-	MPSLost  *MPSLost           `json:"mps_lost,omitempty"`
-	Started  *Started           `json:"started,omitempty"`
-	Ended    *Ended             `json:"ended,omitempty"`
-	Warning  *Warning           `json:"warning,omitempty"`
-	Sight    *Sight             `json:"sight,omitempty"`
-	Samples  *samples.Digest    `json:"samples,omitempty"`
-	Observed *Observed          `json:"observed,omitempty"`
-	Opened   *Opened            `json:"opened,omitempty"`
-	Visited  *Visited           `json:"visited,omitempty"`
-	Device   *DeviceEvent       `json:"device,omitempty"`
-	Pulses   *Pulses            `json:"pulses,omitempty"`
-	Stacks   *StacksTaken       `json:"stacks,omitempty"`
-	Failing  *Failing           `json:"failing,omitempty"`
-	Finished *Finished          `json:"finished,omitempty"`
+	At       link.Instant    `json:"at"`
+	Reached  *Reached        `json:"reached,omitempty"`
+	Prepared *Prepared       `json:"prepared,omitempty"`
+	PortHeld *PortHeld       `json:"port_held,omitempty"`
+	Served   *Served         `json:"served,omitempty"`
+	MPSLost  *MPSLost        `json:"mps_lost,omitempty"`
+	Started  *Started        `json:"started,omitempty"`
+	Ended    *Ended          `json:"ended,omitempty"`
+	Warning  *Warning        `json:"warning,omitempty"`
+	Sight    *Sight          `json:"sight,omitempty"`
+	Samples  *samples.Digest `json:"samples,omitempty"`
+	Observed *Observed       `json:"observed,omitempty"`
+	Opened   *Opened         `json:"opened,omitempty"`
+	Visited  *Visited        `json:"visited,omitempty"`
+	Device   *DeviceEvent    `json:"device,omitempty"`
+	Pulses   *Pulses         `json:"pulses,omitempty"`
+	Stacks   *StacksTaken    `json:"stacks,omitempty"`
+	Failing  *Failing        `json:"failing,omitempty"`
+	Finished *Finished       `json:"finished,omitempty"`
 }
 
 // Observed is what workers tell of themselves, at most once a second.
@@ -76,8 +76,8 @@ type Failing struct {
 // Reached says which of the coordinator's addresses this host reaches. Complete is
 // set once all were tried.
 type Reached struct {
-	Results  []rendezvous.Reach `json:"results"`
-	Complete bool               `json:"complete"`
+	Results  []link.Reach `json:"results"`
+	Complete bool         `json:"complete"`
 }
 
 // Prepared answers Prepare. Error is empty when the host is ready.

@@ -1,12 +1,12 @@
 package message
 
-import "github.com/muster-dev/muster/rendezvous"
+import "github.com/muster-dev/muster/rendezvous/link"
 
 // Open opens a port of the range to the hosts with these pins. Answered by Opened.
 type Open struct {
-	First int              `json:"first"`
-	Last  int              `json:"last"`
-	Pins  []rendezvous.Pin `json:"pins"`
+	First int        `json:"first"`
+	Last  int        `json:"last"`
+	Pins  []link.Pin `json:"pins"`
 }
 
 // Opened answers Open.
@@ -22,9 +22,9 @@ type Visit struct {
 
 // Peer is a host that has opened a port.
 type Peer struct {
-	Host int            `json:"host"`
-	Pin  rendezvous.Pin `json:"pin"`
-	Addr string         `json:"addr"` // with the port
+	Host int      `json:"host"`
+	Pin  link.Pin `json:"pin"`
+	Addr string   `json:"addr"` // with the port
 }
 
 // Visited answers Visit.
@@ -35,5 +35,5 @@ type Visited struct {
 // VisitOf is a visit to a host.
 type VisitOf struct {
 	Host int `json:"host"`
-	rendezvous.Visit
+	link.Visit
 }

@@ -8,14 +8,14 @@ import (
 
 	"github.com/muster-dev/muster/plugins/external"
 	"github.com/muster-dev/muster/plugins/gpu"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // Kept is a sample of devices with whose processes are whose.
 type Kept struct {
 	GPUs   *gpu.Samples
 	Owners map[int]Owner
-	at     rendezvous.Instant // when it was complete
+	at     link.Instant // when it was complete
 	taken  time.Time
 }
 
@@ -47,7 +47,7 @@ func (s *Sampler) take(found *gpu.Samples, err error) time.Duration {
 		return sampleRetry
 	}
 	s.why, s.every = "", max(Pace, time.Duration(found.Every*float64(time.Second)))
-	s.kept = append(s.kept, Kept{found, s.pids, rendezvous.Now(), time.Now()})
+	s.kept = append(s.kept, Kept{found, s.pids, link.Now(), time.Now()})
 	s.kept = slices.Delete(s.kept, 0, max(0, len(s.kept)-samplesKept))
 	select {
 	case s.fresh <- struct{}{}:
@@ -72,7 +72,7 @@ func (s *Sampler) sampledAt() (at time.Time) {
 // Before is the newest sample of devices that was complete at an instant and in which the
 // rank still held memory: the driver frees it before anybody hears of an end. Where it held
 // none in any, it is the newest; nil: there is none.
-func (s *Sampler) Before(rank int, at rendezvous.Instant) *Kept {
+func (s *Sampler) Before(rank int, at link.Instant) *Kept {
 	if s == nil {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/plugins/gpu"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // measureOnce takes a sample of each rank into the peaks and the file.
@@ -55,7 +55,7 @@ func (r *sampledRank) told(v *samples.Values, phase string) string {
 	if latest == nil {
 		return phase
 	}
-	age := rendezvous.Now().Sub(r.Began).Seconds()
+	age := link.Now().Sub(r.Began).Seconds()
 	if latest.Torch != nil {
 		for _, d := range latest.Torch.Devices {
 			if d.Device != r.Seen || r.Device == "" || age-d.At > toldStale {

@@ -10,7 +10,7 @@ import (
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/plugins/gpu"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 const (
@@ -43,7 +43,7 @@ type Rank struct {
 	Device              string // UUID; "": none
 	Seen                int    // N of cuda:N by which it calls that
 	Alone               bool   // it talks to no other rank
-	Began               rendezvous.Instant
+	Began               link.Instant
 	// Written is how many bytes it has written so far, kept or not; nil: that is not known.
 	// It must not wait for a disk.
 	Written func() int64

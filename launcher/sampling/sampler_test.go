@@ -19,11 +19,11 @@ import (
 	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/plugins/external"
 	"github.com/muster-dev/muster/plugins/gpu"
-	"github.com/muster-dev/muster/rendezvous"
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // holding is a sample of one GPU with processes that hold so many bytes.
-func holding(at rendezvous.Instant, used uint64, held map[int]uint64) Kept {
+func holding(at link.Instant, used uint64, held map[int]uint64) Kept {
 	g := gpu.Sample{UUID: "GPU-a", State: gpu.StateOK, Memory: gpu.Memory{Used: &used, Total: new(uint64(100))},
 		Utilization: gpu.Utilization{GPU: new(97), Memory: new(41)}, Processes: []gpu.Process{}}
 	for pid, bytes := range held {
@@ -110,11 +110,11 @@ func TestWhatARankHeldIsFromTheLastSampleInWhichItHeldSomething(t *testing.T) {
 	s := measuring(t)
 	pids := map[int]Owner{7: {Rank: 0}}
 	for i, held := range []map[int]uint64{{7: 30}, {7: 60}, {9: 5}, {9: 6}} {
-		k := holding(rendezvous.Instant(10*(i+1)), 50, held)
+		k := holding(link.Instant(10*(i+1)), 50, held)
 		k.Owners = pids
 		s.kept = append(s.kept, k)
 	}
-	for at, want := range map[rendezvous.Instant]rendezvous.Instant{45: 20, 25: 20, 15: 10} {
+	for at, want := range map[link.Instant]link.Instant{45: 20, 25: 20, 15: 10} {
 		if k := s.Before(0, at); k == nil || k.at != want {
 			t.Errorf("at %d: %+v, want that of %d", at, k, want)
 		}
@@ -234,7 +234,7 @@ func TestGrowthOverHoursIsToldWithWhoseItIs(t *testing.T) {
 	} {
 		s := measuring(t)
 		record := observe.NewRecord(os.Getpid(), true)
-		s.ranks[0].Told, s.ranks[0].Began = record.Latest, rendezvous.Now()
+		s.ranks[0].Told, s.ranks[0].Began = record.Latest, link.Now()
 		start := time.Now()
 		for second := 0; second < 3*3600; second += 10 {
 			n := c.at(uint64(second / 60))
@@ -267,7 +267,7 @@ func TestWhatARankTellsOfTorchIsOfItsOwnDeviceAndOfNow(t *testing.T) {
 	s := measuring(t)
 	record := observe.NewRecord(os.Getpid(), true)
 	r := s.ranks[0]
-	r.Told, r.Began = record.Latest, rendezvous.Now()
+	r.Told, r.Began = record.Latest, link.Now()
 	record.Take([]byte("torch device 0 allocated=5 reserved=7 largest_free=1\ntorch device 1 allocated=900 reserved=900\nphase evaluation"), os.Getpid(), 0)
 	record.Take([]byte("torch device 0 allocated=2 reserved=3 largest_free=2"), os.Getpid()+1, 0)
 	v := samples.None()
@@ -277,7 +277,7 @@ func TestWhatARankTellsOfTorchIsOfItsOwnDeviceAndOfNow(t *testing.T) {
 	for i := range mostPhases {
 		r.peaks = samples.Raise(r.peaks, 0, fmt.Sprint("phase ", i), v)
 	}
-	v, r.Began = samples.None(), rendezvous.Now().Add(-time.Hour)
+	v, r.Began = samples.None(), link.Now().Add(-time.Hour)
 	if phase := r.told(&v, samples.PhaseLater); phase != samples.PhaseLater || !math.IsNaN(v[samples.Allocated]) {
 		t.Errorf("an hour later, after many phases: %s: %v", phase, v)
 	}

@@ -2,9 +2,9 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        v3.21.12
-// source: rendezvous.proto
+// source: link.proto
 
-package rendezvouspb
+package linkpb
 
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
@@ -35,7 +35,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_rendezvous_proto_msgTypes[0]
+	mi := &file_link_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -47,7 +47,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_rendezvous_proto_msgTypes[0]
+	mi := &file_link_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -60,7 +60,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_rendezvous_proto_rawDescGZIP(), []int{0}
+	return file_link_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *Frame) GetSeq() uint64 {
@@ -112,7 +112,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_rendezvous_proto_msgTypes[1]
+	mi := &file_link_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -124,7 +124,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_rendezvous_proto_msgTypes[1]
+	mi := &file_link_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -137,7 +137,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_rendezvous_proto_rawDescGZIP(), []int{1}
+	return file_link_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Chunk) GetSubscription() string {
@@ -190,7 +190,7 @@ type PushEnd struct {
 
 func (x *PushEnd) Reset() {
 	*x = PushEnd{}
-	mi := &file_rendezvous_proto_msgTypes[2]
+	mi := &file_link_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -202,7 +202,7 @@ func (x *PushEnd) String() string {
 func (*PushEnd) ProtoMessage() {}
 
 func (x *PushEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_rendezvous_proto_msgTypes[2]
+	mi := &file_link_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -215,14 +215,15 @@ func (x *PushEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushEnd.ProtoReflect.Descriptor instead.
 func (*PushEnd) Descriptor() ([]byte, []int) {
-	return file_rendezvous_proto_rawDescGZIP(), []int{2}
+	return file_link_proto_rawDescGZIP(), []int{2}
 }
 
-var File_rendezvous_proto protoreflect.FileDescriptor
+var File_link_proto protoreflect.FileDescriptor
 
-const file_rendezvous_proto_rawDesc = "" +
+const file_link_proto_rawDesc = "" +
 	"\n" +
-	"\x10rendezvous.proto\x12\x14muster.rendezvous.v1\"m\n" +
+	"\n" +
+	"link.proto\x12\x14muster.rendezvous.v1\"m\n" +
 	"\x05Frame\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x10\n" +
 	"\x03ack\x18\x02 \x01(\x04R\x03ack\x12\x18\n" +
@@ -240,27 +241,27 @@ const file_rendezvous_proto_rawDesc = "" +
 	"\n" +
 	"Rendezvous\x12D\n" +
 	"\x04Link\x12\x1b.muster.rendezvous.v1.Frame\x1a\x1b.muster.rendezvous.v1.Frame(\x010\x01\x12D\n" +
-	"\x04Push\x12\x1b.muster.rendezvous.v1.Chunk\x1a\x1d.muster.rendezvous.v1.PushEnd(\x01B6Z4github.com/muster-dev/muster/rendezvous/rendezvouspbb\x06proto3"
+	"\x04Push\x12\x1b.muster.rendezvous.v1.Chunk\x1a\x1d.muster.rendezvous.v1.PushEnd(\x01B5Z3github.com/muster-dev/muster/rendezvous/link/linkpbb\x06proto3"
 
 var (
-	file_rendezvous_proto_rawDescOnce sync.Once
-	file_rendezvous_proto_rawDescData []byte
+	file_link_proto_rawDescOnce sync.Once
+	file_link_proto_rawDescData []byte
 )
 
-func file_rendezvous_proto_rawDescGZIP() []byte {
-	file_rendezvous_proto_rawDescOnce.Do(func() {
-		file_rendezvous_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_rendezvous_proto_rawDesc), len(file_rendezvous_proto_rawDesc)))
+func file_link_proto_rawDescGZIP() []byte {
+	file_link_proto_rawDescOnce.Do(func() {
+		file_link_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)))
 	})
-	return file_rendezvous_proto_rawDescData
+	return file_link_proto_rawDescData
 }
 
-var file_rendezvous_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
-var file_rendezvous_proto_goTypes = []any{
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_link_proto_goTypes = []any{
 	(*Frame)(nil),   // 0: muster.rendezvous.v1.Frame
 	(*Chunk)(nil),   // 1: muster.rendezvous.v1.Chunk
 	(*PushEnd)(nil), // 2: muster.rendezvous.v1.PushEnd
 }
-var file_rendezvous_proto_depIdxs = []int32{
+var file_link_proto_depIdxs = []int32{
 	0, // 0: muster.rendezvous.v1.Rendezvous.Link:input_type -> muster.rendezvous.v1.Frame
 	1, // 1: muster.rendezvous.v1.Rendezvous.Push:input_type -> muster.rendezvous.v1.Chunk
 	0, // 2: muster.rendezvous.v1.Rendezvous.Link:output_type -> muster.rendezvous.v1.Frame
@@ -272,26 +273,26 @@ var file_rendezvous_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for field type_name
 }
 
-func init() { file_rendezvous_proto_init() }
-func file_rendezvous_proto_init() {
-	if File_rendezvous_proto != nil {
+func init() { file_link_proto_init() }
+func file_link_proto_init() {
+	if File_link_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rendezvous_proto_rawDesc), len(file_rendezvous_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
-		GoTypes:           file_rendezvous_proto_goTypes,
-		DependencyIndexes: file_rendezvous_proto_depIdxs,
-		MessageInfos:      file_rendezvous_proto_msgTypes,
+		GoTypes:           file_link_proto_goTypes,
+		DependencyIndexes: file_link_proto_depIdxs,
+		MessageInfos:      file_link_proto_msgTypes,
 	}.Build()
-	File_rendezvous_proto = out.File
-	file_rendezvous_proto_goTypes = nil
-	file_rendezvous_proto_depIdxs = nil
+	File_link_proto = out.File
+	file_link_proto_goTypes = nil
+	file_link_proto_depIdxs = nil
 }

@@ -2,9 +2,9 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.2
 // - protoc             v3.21.12
-// source: rendezvous.proto
+// source: link.proto
 
-package rendezvouspb
+package linkpb
 
 import (
 	context "context"
@@ -156,5 +156,5 @@ var Rendezvous_ServiceDesc = grpc.ServiceDesc{
 			ClientStreams: true,
 		},
 	},
-	Metadata: "rendezvous.proto",
+	Metadata: "link.proto",
 }

@@ -1,9 +1,9 @@
-package rendezvous
+package link
 
 import (
 	"sync"
 
-	pb "github.com/muster-dev/muster/rendezvous/rendezvouspb"
+	pb "github.com/muster-dev/muster/rendezvous/link/linkpb"
 )
 
 // mailbox is one end of a link: what is to be sent and not yet acknowledged, and

@@ -1,4 +1,4 @@
-package rendezvous
+package link
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	pb "github.com/muster-dev/muster/rendezvous/rendezvouspb"
+	pb "github.com/muster-dev/muster/rendezvous/link/linkpb"
 )
 
 // maxMessage bounds a message of either side, in bytes. One that is refused would be sent
@@ -64,7 +64,6 @@ type Event struct {
 	Member  string
 	Payload []byte // of a Message
 	Err     error  // of Dropped
-	At      Instant
 }
 
 // NewHub returns a hub that speaks with identity's key. Close ends it.
@@ -177,7 +176,7 @@ func (h *Hub) Link(stream pb.Rendezvous_LinkServer) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	number := m.takeOver(cancel)
-	h.events.put(Event{Kind: Joined, Member: m.name, At: Now()})
+	h.events.put(Event{Kind: Joined, Member: m.name})
 
 	sent := make(chan error, 1)
 	go func() { sent <- sendFrames(ctx, stream, m.box, h.heartbeat) }()
@@ -185,7 +184,7 @@ func (h *Hub) Link(stream pb.Rendezvous_LinkServer) error {
 	cancel()
 	<-sent
 	if m.isNewest(number) {
-		h.events.put(Event{Kind: Dropped, Member: m.name, Err: err, At: Now()})
+		h.events.put(Event{Kind: Dropped, Member: m.name, Err: err})
 	}
 	return nil
 }
@@ -247,6 +246,6 @@ func (h *Hub) take(m *hubMember, f *pb.Frame) {
 	m.heard = now
 	m.mu.Unlock()
 	m.box.accept(f, func(payload []byte) {
-		h.events.put(Event{Kind: Message, Member: m.name, Payload: payload, At: now})
+		h.events.put(Event{Kind: Message, Member: m.name, Payload: payload})
 	})
 }

@@ -1,4 +1,4 @@
-package rendezvous
+package link
 
 import (
 	"crypto/ecdsa"

@@ -1,4 +1,4 @@
-package rendezvous
+package link
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 
-	pb "github.com/muster-dev/muster/rendezvous/rendezvouspb"
+	pb "github.com/muster-dev/muster/rendezvous/link/linkpb"
 )
 
 // Member is the side of an agent: a link to the hub that is made again whenever

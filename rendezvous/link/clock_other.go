@@ -1,6 +1,6 @@
 //go:build !linux
 
-package rendezvous
+package link
 
 import "time"
 

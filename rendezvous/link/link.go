@@ -1,10 +1,10 @@
-package rendezvous
+package link
 
 import (
 	"context"
 	"time"
 
-	pb "github.com/muster-dev/muster/rendezvous/rendezvouspb"
+	pb "github.com/muster-dev/muster/rendezvous/link/linkpb"
 )
 
 // frameStream is a Link stream as either side sees it.

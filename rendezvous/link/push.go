@@ -1,4 +1,4 @@
-package rendezvous
+package link
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	pb "github.com/muster-dev/muster/rendezvous/rendezvouspb"
+	pb "github.com/muster-dev/muster/rendezvous/link/linkpb"
 )
 
 // Chunk is a piece of bulk data. Source is the sender's own name for where it is
