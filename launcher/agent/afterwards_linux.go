@@ -128,7 +128,7 @@ func (a *agent) endAfterwards(now link.Instant) {
 			d.After = x.after.seen
 			d.ECC = grown(a.sight.ecc, uncorrected(x.after.found))
 		}
-		d.Deaf, d.DeafTo = a.sight.ears.deaf, a.sight.ears.deafTo
+		d.NoEvents, d.Unsupported = a.sight.ears.deaf, a.sight.ears.deafTo
 		x.ended.Evidence.Kernel = x.w.scene.kernel.lines() // its log too may be behind
 		a.after = slices.DeleteFunc(a.after, func(other *afterwards) bool { return other == x })
 		a.bury(x.w, x.ended, x.at)
@@ -141,7 +141,7 @@ func (a *agent) devices(w *worker) *message.Devices {
 		return nil
 	}
 	before := a.sight.before(w.endedAt)
-	d := &message.Devices{Before: before.seen, Deaf: a.sight.ears.deaf, DeafTo: a.sight.ears.deafTo}
+	d := &message.Devices{Before: before.seen, NoEvents: a.sight.ears.deaf, Unsupported: a.sight.ears.deafTo}
 	if held := a.heldBefore(w, w.endedAt); held != nil { // samples are newer than looks
 		d.Before = held
 	}

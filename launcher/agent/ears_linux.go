@@ -84,7 +84,7 @@ func (a *agent) heard(attempt int, all *gpu.Events) {
 	if attempt != a.attempt || a.sight.stop == nil {
 		return
 	}
-	a.sight.ears.deaf, a.sight.ears.deafTo = "", all.Deaf
+	a.sight.ears.deaf, a.sight.ears.deafTo = "", all.Unsupported
 	for _, e := range all.Events {
 		at := link.Now()
 		if e.At > 0 {

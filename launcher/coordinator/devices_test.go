@@ -109,21 +109,21 @@ func TestTheLooksAroundADeathReachTheEvidence(t *testing.T) {
 		return &message.Sight{Used: map[string]uint64{uuid: used}, Held: held}
 	}
 	d.ended(1, message.Ended{Code: 1, Evidence: &message.Evidence{Devices: &message.Devices{
-		Before: look(79<<30, message.Held{UUID: uuid, PID: 101, Rank: 1, Bytes: new(uint64(70 << 30))}, message.Held{UUID: uuid, PID: 9, Rank: message.Nobodys, User: "eve"}),
-		After:  look(9<<30, message.Held{UUID: uuid, PID: 9, Rank: message.Nobodys, User: "eve"}),
-		Deaf:   "too old", NoAfter: "late",
+		Before:   look(79<<30, message.Held{UUID: uuid, PID: 101, Rank: 1, Bytes: new(uint64(70 << 30))}, message.Held{UUID: uuid, PID: 9, Rank: message.Nobodys, User: "eve"}),
+		After:    look(9<<30, message.Held{UUID: uuid, PID: 9, Rank: message.Nobodys, User: "eve"}),
+		NoEvents: "too old", NoAfter: "late",
 	}}})
 	e := d.b.evidenceOf(1, d.b.ranks[1])
 	g := e.GPUs[1]
 	if g.Before == nil || g.Before.Used != 79<<30 || len(g.Before.Processes) != 2 || !g.Before.Processes[0].Own || g.After == nil || g.After.Used != 9<<30 || g.After.Total != 80<<30 || g.After.Processes[0].User != "eve" {
 		t.Errorf("before %+v, after %+v", g.Before, g.After)
 	}
-	if e.Deaf != "too old" || e.NoAfter != "late" || e.GPUs[0].After != nil {
+	if e.NoEvents != "too old" || e.NoAfter != "late" || e.GPUs[0].After != nil {
 		t.Errorf("%+v", e.Evidence)
 	}
-	d.b.ranks[1].ended.Evidence.Devices.Deaf = ""
-	d.b.ranks[1].ended.Evidence.Devices.DeafTo = map[string]string{gpuUUID(0, 0): "not this one", gpuUUID(0, 1): "no events of the product"}
-	if e := d.b.evidenceOf(1, d.b.ranks[1]); e.Deaf != "no events of the product" {
-		t.Errorf("nothing is heard of its GPU, and the evidence says %q", e.Deaf)
+	d.b.ranks[1].ended.Evidence.Devices.NoEvents = ""
+	d.b.ranks[1].ended.Evidence.Devices.Unsupported = map[string]string{gpuUUID(0, 0): "not this one", gpuUUID(0, 1): "no events of the product"}
+	if e := d.b.evidenceOf(1, d.b.ranks[1]); e.NoEvents != "no events of the product" {
+		t.Errorf("nothing is heard of its GPU, and the evidence says %q", e.NoEvents)
 	}
 }

@@ -66,9 +66,9 @@ func (b *brain) evidenceOf(rank int, r *rankState) failure.RankEvidence {
 	found.GPUs = b.devicesOf(rank, r.host, seen.Devices)
 	found.MPSLimit = b.plan.MPSMemory(r.place)
 	if seen.Devices != nil {
-		found.Deaf, found.NoAfter = seen.Devices.Deaf, seen.Devices.NoAfter
-		if d := b.placeOf(rank).Device; d != nil && found.Deaf == "" {
-			found.Deaf = cmp.Or(seen.Devices.DeafTo[d.UUID], seen.Devices.DeafTo[d.PCI])
+		found.NoEvents, found.NoAfter = seen.Devices.NoEvents, seen.Devices.NoAfter
+		if d := b.placeOf(rank).Device; d != nil && found.NoEvents == "" {
+			found.NoEvents = cmp.Or(seen.Devices.Unsupported[d.UUID], seen.Devices.Unsupported[d.PCI])
 		}
 	}
 	if b.job.Restart != nil {

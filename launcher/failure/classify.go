@@ -169,8 +169,8 @@ func (e Evidence) noteUnseen(v *Verdict) {
 	if !strings.HasPrefix(v.Class, "gpu.") && !strings.HasPrefix(v.Class, "oom.") || v.Class == class.OOMHost || v.Class == class.OOMShm {
 		return
 	}
-	if e.Deaf != "" && len(e.GPUs) > 0 {
-		v.note("errors that the driver reports of GPUs could not be heard: " + e.Deaf)
+	if e.NoEvents != "" && len(e.GPUs) > 0 {
+		v.note("errors that the driver reports of GPUs could not be heard: " + e.NoEvents)
 	}
 	if e.NoAfter != "" {
 		v.note("who holds the GPUs' memory since it ended is not known: " + e.NoAfter)

@@ -145,10 +145,10 @@ func TestAnXidOfBothReportsCountsOnce(t *testing.T) {
 		{"a lost GPU with what led to it", onGPU("x", func(g []GPU) {
 			g[0].Lost, g[0].Xids = "GPU is lost", []Xid{{Number: 74, At: 1}}
 		}), class.GPULost, Certain, class.OtherHost, "GPU 4", "Xid 74"},
-		{"nothing could be heard", with(onGPU("CUDA error: GPU is lost", func([]GPU) {}), func(e *Evidence) { e.Deaf = "nvidia-smi tells of no events" }),
+		{"nothing could be heard", with(onGPU("CUDA error: GPU is lost", func([]GPU) {}), func(e *Evidence) { e.NoEvents = "nvidia-smi tells of no events" }),
 			class.GPULost, "", "", "", "could not be heard: nvidia-smi tells of no events"},
 	})
-	if v := Classify(with(onGPU(traceback("ValueError: x"), func([]GPU) {}), func(e *Evidence) { e.Deaf = "nvidia-smi tells of no events" })); len(v.Notes) > 0 {
+	if v := Classify(with(onGPU(traceback("ValueError: x"), func([]GPU) {}), func(e *Evidence) { e.NoEvents = "nvidia-smi tells of no events" })); len(v.Notes) > 0 {
 		t.Errorf("it is of no interest there: %q", v.Notes)
 	}
 }

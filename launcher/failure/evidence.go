@@ -26,9 +26,9 @@ type Evidence struct {
 	Memory *Memory
 	Kernel []string // lines of the host's kernel log since the attempt began
 	GPUs   []GPU    // of its host
-	// Deaf is why the driver's errors of GPUs could not be heard, and NoAfter why there was
-	// no look at them after the death.
-	Deaf, NoAfter string
+	// NoEvents is why driver events were not available, and NoAfter why the GPUs were not probed
+	// after the exit.
+	NoEvents, NoAfter string
 	// MPSLimit is the device memory that the rank may take under MPS; 0 for no limit.
 	MPSLimit uint64
 	Shm      *Space // /dev/shm

@@ -255,18 +255,18 @@ func checkEvents(ctx context.Context, s *session) error {
 			Kind string
 			Xid  int
 		}
-		Deaf map[string]string
+		Unsupported map[string]string
 	}
 	if err := json.Unmarshal([]byte(o.stdout), &heard); err != nil {
 		return fmt.Errorf("%w: %s", err, o.last())
 	}
-	for uuid, why := range heard.Deaf {
+	for uuid, why := range heard.Unsupported {
 		s.note("nothing is heard of %s: %s", uuid, why)
 	}
 	for _, e := range heard.Events {
 		s.note("the driver reports %s %d at this moment", e.Kind, e.Xid)
 	}
-	if len(heard.Deaf) >= len(s.rows) {
+	if len(heard.Unsupported) >= len(s.rows) {
 		return errors.New("nothing is heard of any GPU")
 	}
 	return nil

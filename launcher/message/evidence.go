@@ -36,10 +36,10 @@ type Devices struct {
 	// ECC counts errors of memory that could not be corrected between the first and the last
 	// look of the attempt, by the GPU's UUID; GPUs that do not count are missing.
 	ECC map[string]uint64 `json:"ecc,omitempty"`
-	// Deaf says why no errors are heard from the driver; "": they are.
-	Deaf string `json:"deaf,omitempty"`
-	// DeafTo says the same of single GPUs, by UUID or else by PCI address.
-	DeafTo map[string]string `json:"deaf_to,omitempty"`
+	// NoEvents says why driver events are not available; "": they are.
+	NoEvents string `json:"no_events,omitempty"`
+	// Unsupported lists single GPUs without driver events, by UUID or else by PCI address.
+	Unsupported map[string]string `json:"unsupported,omitempty"`
 }
 
 // OOM are counters of kills for want of memory, before the attempt and after the death, and

@@ -118,7 +118,7 @@ func (w *watcher) Probe(context.Context) (*gpu.Inventory, error) { return pair()
 
 func (w *watcher) WatchEvents(_ context.Context, wait time.Duration) (*gpu.Events, error) {
 	if w.calls++; w.calls == 1 && w.part != "refuses-to-watch" {
-		return &gpu.Events{Events: []gpu.Event{}, Deaf: map[string]string{"GPU-b": "not supported by this GPU"}}, nil
+		return &gpu.Events{Events: []gpu.Event{}, Unsupported: map[string]string{"GPU-b": "not supported by this GPU"}}, nil
 	}
 	switch w.part {
 	case "hangs-in-watch":

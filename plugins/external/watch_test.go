@@ -17,7 +17,7 @@ import (
 func TestAPluginTellsWhatTheDriverReports(t *testing.T) {
 	s := startOf(t, "watches")
 	begun, err := s.WatchEvents(t.Context(), time.Second)
-	if err != nil || len(begun.Events) != 0 || begun.Deaf["GPU-b"] == "" {
+	if err != nil || len(begun.Events) != 0 || begun.Unsupported["GPU-b"] == "" {
 		t.Fatalf("%+v, %v", begun, err)
 	}
 	heard, err := s.WatchEvents(t.Context(), 1500*time.Millisecond)
@@ -90,7 +90,7 @@ func TestEventsThatMakeNoSenseAreRefused(t *testing.T) {
 		`{"events": [{"kind": "xid", "xid": 79, "pci": "nowhere"}]}`: "not as in sysfs",
 		`{"events": [{"kind": "lost", "uuid": "a b"}]}`:              "other signs",
 		`{"events": [{"kind": "lost", "text": "\u001b[2J"}]}`:        "control characters",
-		`{"deaf": {"GPU-a": "\u0007"}}`:                              "control characters",
+		`{"unsupported": {"GPU-a": "\u0007"}}`:                       "control characters",
 		`{"events": [{"kind": "xid", "xid": 100000, "uuid": "G"}]}`:  "xid 100000",
 	} {
 		t.Run(want, func(t *testing.T) {

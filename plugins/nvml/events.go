@@ -26,10 +26,10 @@ const mostEvents = 256
 
 // watch is an event set that listens to GPUs. NVML stays initialised while there is one.
 type watch struct {
-	set   nvml.EventSet
-	probe *probe
-	gpus  []*device // that are listened to
-	deaf  map[string]string
+	set         nvml.EventSet
+	probe       *probe
+	gpus        []*device // that are listened to
+	unsupported map[string]string
 }
 
 var _ gpu.EventWatcher = (*Prober)(nil)
@@ -50,14 +50,14 @@ func (p *Prober) WatchEvents(ctx context.Context, wait time.Duration) (*gpu.Even
 		if err != nil {
 			return nil, err
 		}
-		return &gpu.Events{Events: []gpu.Event{}, Deaf: p.watch.deaf}, nil
+		return &gpu.Events{Events: []gpu.Event{}, Unsupported: p.watch.unsupported}, nil
 	}
 	found, err := p.hear(ctx, wait)
 	if err != nil {
 		p.endWatch()
 		return nil, err
 	}
-	return &gpu.Events{Events: found, Deaf: p.watch.deaf}, nil
+	return &gpu.Events{Events: found, Unsupported: p.watch.unsupported}, nil
 }
 
 func (p *Prober) beginWatch() error {
@@ -106,7 +106,7 @@ func (p *Prober) listen(lost map[string]string) (*watch, error) {
 	if ret != nvml.SUCCESS {
 		return nil, fmt.Errorf("make a set of events (NVML: %q)", ret.Error())
 	}
-	w := &watch{set: set, probe: r, deaf: map[string]string{}}
+	w := &watch{set: set, probe: r, unsupported: map[string]string{}}
 	devices := make([]*device, count)
 	for i := range devices {
 		devices[i] = r.open(i)
@@ -119,7 +119,7 @@ func (p *Prober) listen(lost map[string]string) (*watch, error) {
 			reason = w.add(d)
 		}
 		if reason != "" {
-			w.deaf[d.name()] = reason
+			w.unsupported[d.name()] = reason
 			why = reason
 		}
 	}
@@ -235,12 +235,12 @@ func (p *Prober) takeOutLost() (events []gpu.Event, err error) {
 	if len(lost) == 0 {
 		return nil, errors.New("NVML says that a GPU is lost, and all of them answer")
 	}
-	for name, reason := range p.watch.deaf {
+	for name, reason := range p.watch.unsupported {
 		lost[name] = reason
 	}
 	w, err := p.listen(lost)
 	if err != nil {
-		p.watch.gpus, p.watch.deaf = nil, lost
+		p.watch.gpus, p.watch.unsupported = nil, lost
 		return events, err
 	}
 	p.watch.set.Free()

@@ -130,9 +130,9 @@ func TestGPUsOfWhichNothingIsHeardAreNamed(t *testing.T) {
 	p := m.prober(t)
 	begun := watched(t, p)
 	same(t, "registered", registered, map[int]uint64{3: nvml.EventTypeXidCriticalError})
-	same(t, "deaf", begun.Deaf["GPU-0"]+"; "+begun.Deaf["GPU-1"], "not supported by this GPU; not supported by this GPU")
-	if !strings.Contains(begun.Deaf["GPU-2"], "may not ask") || begun.Deaf["GPU-3"] != "" {
-		t.Errorf("deaf to %v", begun.Deaf)
+	same(t, "unsupported", begun.Unsupported["GPU-0"]+"; "+begun.Unsupported["GPU-1"], "not supported by this GPU; not supported by this GPU")
+	if !strings.Contains(begun.Unsupported["GPU-2"], "may not ask") || begun.Unsupported["GPU-3"] != "" {
+		t.Errorf("unsupported to %v", begun.Unsupported)
 	}
 }
 
@@ -169,8 +169,8 @@ func TestALostGPUIsToldOnceAndTheOthersAreStillHeard(t *testing.T) {
 	if err != nil || len(heard.Events) != 2 || heard.Events[1].Kind != gpu.EventLost || heard.Events[1].UUID != "GPU-1" || heard.Events[1].Text == "" {
 		t.Fatalf("%+v, %v", heard, err)
 	}
-	if heard.Deaf["GPU-1"] == "" || *freed != 1 {
-		t.Errorf("the lost one is still listened to: deaf to %v, %d sets freed", heard.Deaf, *freed)
+	if heard.Unsupported["GPU-1"] == "" || *freed != 1 {
+		t.Errorf("the lost one is still listened to: unsupported to %v, %d sets freed", heard.Unsupported, *freed)
 	}
 	clear(registered)
 	if heard, err = p.WatchEvents(t.Context(), time.Minute); err != nil || len(heard.Events) != 1 || heard.Events[0].Xid != 31 {

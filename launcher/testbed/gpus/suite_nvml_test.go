@@ -257,7 +257,7 @@ func TestTheProberHearsWhatIsRaised(t *testing.T) {
 			}
 			p := nvml.Open(library)
 			begun, err := p.WatchEvents(t.Context(), 0)
-			if err != nil || begun.Deaf[s.GPUs[3].UUID] != "not supported by this GPU" || len(begun.Deaf) != 1 {
+			if err != nil || begun.Unsupported[s.GPUs[3].UUID] != "not supported by this GPU" || len(begun.Unsupported) != 1 {
 				t.Fatalf("%+v, %v", begun, err)
 			}
 			if err := errors.Join(gpus.RaiseXid(folder, s.GPUs[1].UUID, 48), gpus.RaiseECC(folder, s.GPUs[2].UUID, true), gpus.RaiseECC(folder, s.GPUs[0].UUID, false)); err != nil {

@@ -60,7 +60,7 @@ func (*ProbeRequest) Descriptor() ([]byte, []int) {
 // ProbeReply is at most 16 MiB.
 type ProbeReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// gpus is a JSON object as the struct GPUs of muster's package plugins has it:
+	// gpus is a JSON object in the form of struct Inventory in muster's package plugins/gpu:
 	//
 	//	{"source": "rocm",                       // default: the plugin's name in the job file
 	//	 "driver": "6.10.5",                     // or null
@@ -83,7 +83,7 @@ type ProbeReply struct {
 	//	   "names": "index"},                    // default: "uuid"
 	//	 "why": {"cuda": "not an NVIDIA device"}}
 	//
-	// All other members are optional and as in the struct; unknown ones are passed over.
+	// All other members are optional and as in the struct; unknown ones are ignored.
 	Gpus          []byte `protobuf:"bytes,1,opt,name=gpus,proto3" json:"gpus,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -165,9 +165,9 @@ func (*SampleRequest) Descriptor() ([]byte, []int) {
 // SampleReply is at most 16 MiB.
 type SampleReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// samples is a JSON object as the struct GPUSamples of muster's package plugins has it:
+	// samples is a JSON object in the form of struct Samples in muster's package plugins/gpu:
 	//
-	//	{"every_s": 0,                           // seconds between two looks, if they are dear
+	//	{"every_s": 0,                           // seconds between two samples, if they are expensive
 	//	 "gpus": [{
 	//	   "index": 0, "uuid": "GPU-61a2b3c4d5e6f708", "state": "ok",
 	//	   "memory": {"total": 206141652992, "used": 300941312, "reserved": null},
@@ -219,7 +219,7 @@ func (x *SampleReply) GetSamples() []byte {
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// wait_ms is how long to wait for an event, in milliseconds, at most 60000. A plugin
-	// that takes ten seconds longer is killed.
+	// that takes 10 s longer is killed.
 	WaitMs        uint32 `protobuf:"varint,1,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -265,7 +265,7 @@ func (x *WatchRequest) GetWaitMs() uint32 {
 // WatchReply is at most 16 MiB.
 type WatchReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// events is a JSON object as the struct Events of muster's package plugins has it:
+	// events is a JSON object in the form of struct Events in muster's package plugins/gpu:
 	//
 	//	{"events": [{                            // in their order; [] says there was none
 	//	   "kind": "xid",                        // or "ecc_single_bit" (corrected),
@@ -275,9 +275,9 @@ type WatchReply struct {
 	//	   "xid": 79,                            // of NVIDIA's driver
 	//	   "text": "",                           // what the driver says beside it
 	//	   "at": 8123.25}],                      // seconds of CLOCK_BOOTTIME; 0: not known
-	//	 "deaf": {"GPU-...": "not supported"}}   // devices of which nothing is heard
+	//	 "unsupported": {"GPU-...": "no events"}} // devices without driver events, and why
 	//
-	// Kinds that muster does not know are passed over.
+	// Unknown kinds are ignored.
 	Events        []byte `protobuf:"bytes,1,opt,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -38,15 +38,15 @@ type PluginClient interface {
 	// that nothing is known of them, and its text says why; one lost device is a device
 	// with a state, not an error.
 	Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeReply, error)
-	// Sample looks at what changes all the time, about once a second while workers run, and
-	// is to cost little: a plugin may keep its devices' library open from the first one on. A
-	// plugin need not implement it; then memory and utilisation over time are not known.
+	// Sample reads what changes all the time, about once a second while workers run, and should
+	// be cheap: a plugin may keep its devices' library open after the first call. It is optional;
+	// without it memory and utilisation over time are not known.
 	Sample(ctx context.Context, in *SampleRequest, opts ...grpc.CallOption) (*SampleReply, error)
-	// Watch tells what errors of devices the driver has reported since the call before: as
-	// soon as there is one, and without any once it has waited in vain. The first call begins
-	// to watch and returns at once. A plugin without such news does not implement it
-	// (UNIMPLEMENTED). An error means that nobody watches any more; the next call begins
-	// anew. A process of the plugin that is asked to watch is asked for nothing else.
+	// Watch returns the device errors that the driver has reported since the last call: as soon
+	// as there is one, and an empty list when the wait is over. The first call starts the watch
+	// and returns at once. A plugin without driver events does not implement it (UNIMPLEMENTED).
+	// An error ends the watch; the next call starts a new one. muster uses a separate process of
+	// the plugin for this.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (*WatchReply, error)
 }
 
@@ -102,15 +102,15 @@ type PluginServer interface {
 	// that nothing is known of them, and its text says why; one lost device is a device
 	// with a state, not an error.
 	Probe(context.Context, *ProbeRequest) (*ProbeReply, error)
-	// Sample looks at what changes all the time, about once a second while workers run, and
-	// is to cost little: a plugin may keep its devices' library open from the first one on. A
-	// plugin need not implement it; then memory and utilisation over time are not known.
+	// Sample reads what changes all the time, about once a second while workers run, and should
+	// be cheap: a plugin may keep its devices' library open after the first call. It is optional;
+	// without it memory and utilisation over time are not known.
 	Sample(context.Context, *SampleRequest) (*SampleReply, error)
-	// Watch tells what errors of devices the driver has reported since the call before: as
-	// soon as there is one, and without any once it has waited in vain. The first call begins
-	// to watch and returns at once. A plugin without such news does not implement it
-	// (UNIMPLEMENTED). An error means that nobody watches any more; the next call begins
-	// anew. A process of the plugin that is asked to watch is asked for nothing else.
+	// Watch returns the device errors that the driver has reported since the last call: as soon
+	// as there is one, and an empty list when the wait is over. The first call starts the watch
+	// and returns at once. A plugin without driver events does not implement it (UNIMPLEMENTED).
+	// An error ends the watch; the next call starts a new one. muster uses a separate process of
+	// the plugin for this.
 	Watch(context.Context, *WatchRequest) (*WatchReply, error)
 	mustEmbedUnimplementedPluginServer()
 }
