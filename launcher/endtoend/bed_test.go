@@ -3,12 +3,9 @@
 package endtoend
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,40 +17,7 @@ import (
 // machine.
 const patience = 60 * time.Second
 
-var (
-	standing   []*testbed.Bed // closed by TestMain
-	standingMu sync.Mutex
-	cluster    sharedBed
-)
-
-// sharedBed is a bed that several tests use one after the other.
-type sharedBed struct {
-	once sync.Once
-	bed  *testbed.Bed
-	err  error
-}
-
-func (s *sharedBed) get(t testing.TB, opts testbed.Options) *testbed.Bed {
-	t.Helper()
-	muster(t)
-	s.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		opts.Keep = append(opts.Keep, workshop.dir)
-		if s.bed, s.err = testbed.Start(ctx, opts); s.err == nil {
-			standingMu.Lock()
-			standing = append(standing, s.bed)
-			standingMu.Unlock()
-		}
-	})
-	if errors.Is(s.err, testbed.ErrNotRoot) {
-		t.Skip(s.err)
-	}
-	if s.err != nil {
-		t.Fatal(s.err)
-	}
-	return s.bed
-}
+var cluster room
 
 // three are hosts whose names do not sort as their job files list them, and whose
 // addresses sort the other way round. Each has docker's bridge, the same on all of them,
@@ -63,12 +27,13 @@ var three = []string{"host-z", "host-a", "host-m"}
 // threeHosts is the bed that most tests use.
 func threeHosts(t testing.TB) *testbed.Bed {
 	t.Helper()
-	return cluster.get(t, testbed.Options{Hosts: 3, Names: []string{"host-m", "host-a", "host-z"}, Docker0: true})
+	return cluster.borrow(t, testbed.Options{Hosts: 3, Names: []string{"host-m", "host-a", "host-z"}, Docker0: true})
 }
 
 // ownBed is a bed for one test.
 func ownBed(t testing.TB, opts testbed.Options) *testbed.Bed {
 	t.Helper()
+	runBesideOthers(t)
 	muster(t)
 	opts.Keep = append(opts.Keep, workshop.dir)
 	return testbed.New(t, opts)

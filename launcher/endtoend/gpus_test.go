@@ -49,7 +49,7 @@ func crashing() *gpus.Scenario {
 	return s
 }
 
-var machineRoom sharedBed
+var machineRoom room
 
 // theMachines is the bed of machines. Tests use it one after the other.
 func theMachines(t *testing.T) *testbed.Bed {
@@ -58,7 +58,7 @@ func theMachines(t *testing.T) *testbed.Bed {
 	for _, m := range machines {
 		names = append(names, m.name)
 	}
-	return machineRoom.get(t, testbed.Options{Hosts: len(machines), Names: names, Each: func(i int, h *testbed.HostOptions) {
+	return machineRoom.borrow(t, testbed.Options{Hosts: len(machines), Names: names, Each: func(i int, h *testbed.HostOptions) {
 		if here := onThisMachine(t, machines[i].looks()); here != nil {
 			h.GPUs = here.OwnCards(i)
 		}

@@ -16,24 +16,14 @@ import (
 	"github.com/muster-dev/muster/launcher/testbed"
 )
 
-// lent are the beds of tests that spend their time waiting, for leases mostly, so that
-// several wait at the same time, each with hosts of its own.
-var lent = func() chan *sharedBed {
-	const beds = 4
-	c := make(chan *sharedBed, beds)
-	for range beds {
-		c <- &sharedBed{}
-	}
-	return c
-}()
+// lent are the beds of tests that cut, freeze or power off hosts, which is undone when they end.
+var lent room
 
-// lend has a test run beside others and lends it a bed until it ends.
+// lend has a test, or a part of one, run beside others and lends it a bed until it ends.
 func lend(t *testing.T) *testbed.Bed {
 	t.Helper()
 	t.Parallel()
-	s := <-lent
-	t.Cleanup(func() { lent <- s })
-	bed := s.get(t, testbed.Options{Hosts: 3, Names: []string{"host-m", "host-a", "host-z"}})
+	bed := lent.take(t, t.Name(), testbed.Options{Hosts: 3, Names: []string{"host-m", "host-a", "host-z"}})
 	t.Cleanup(func() { restore(t, bed) })
 	return bed
 }

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 		panic("package testing has no flag -parallel: " + err.Error())
 	}
 	status := m.Run()
-	for _, bed := range standing {
+	for _, bed := range started.beds {
 		if err := bed.Close(); err != nil {
 			fmt.Fprintln(os.Stderr, "close a testbed:", err)
 			status = max(status, 1)

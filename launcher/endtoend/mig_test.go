@@ -28,7 +28,7 @@ var partedMachines = []struct {
 	{"bare", gpus.MIGBare},
 }
 
-var partedRoom sharedBed
+var partedRoom room
 
 func theParted(t *testing.T) *testbed.Bed {
 	t.Helper()
@@ -36,7 +36,7 @@ func theParted(t *testing.T) *testbed.Bed {
 	for _, m := range partedMachines {
 		names = append(names, m.name)
 	}
-	return partedRoom.get(t, testbed.Options{Hosts: len(names), Names: names, Each: func(i int, h *testbed.HostOptions) {
+	return partedRoom.borrow(t, testbed.Options{Hosts: len(names), Names: names, Each: func(i int, h *testbed.HostOptions) {
 		h.GPUs = onThisMachine(t, partedMachines[i].looks()).OwnCards(i)
 	}})
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/muster-dev/muster/launcher/testbed/gpus"
 )
 
-var mpsRoom sharedBed
+var mpsRoom room
 
 // theMPSHosts are machines with MPS: four cards of one, older ones, and such with MIG. Somebody
 // who is not root has an account there.
 func theMPSHosts(t *testing.T) *testbed.Bed {
 	t.Helper()
 	names := []string{"shared", "old", "parted"}
-	return mpsRoom.get(t, testbed.Options{Hosts: len(names), Names: names, User: ordinary, Each: func(i int, h *testbed.HostOptions) {
+	return mpsRoom.borrow(t, testbed.Options{Hosts: len(names), Names: names, User: ordinary, Each: func(i int, h *testbed.HostOptions) {
 		h.GPUs = onThisMachine(t, []func() *gpus.Scenario{gpus.L40S, gpus.Pascal, idleMIG}[i]()).OwnCards(100 + i)
 	}})
 }

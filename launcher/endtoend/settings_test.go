@@ -19,7 +19,7 @@ import (
 
 // unlike are hosts of one kind that were set up by different people: no two have the same
 // name of their interface, and what their logins set differs too.
-var unlike sharedBed
+var unlike room
 
 // unlikeHosts are in the order in which job files list them; that of their addresses is
 // another.
@@ -31,7 +31,7 @@ func theUnlike(t *testing.T) *testbed.Bed {
 	t.Helper()
 	looks := onThisMachine(t, gpus.L40S())
 	looks.GPUs, looks.NICs = looks.GPUs[:2], nil
-	return unlike.get(t, testbed.Options{
+	return unlike.borrow(t, testbed.Options{
 		Hosts: 3, Names: []string{"right", "left", "middle"}, Docker0: true, SecondNet: true,
 		Each: func(i int, h *testbed.HostOptions) {
 			h.NIC, h.GPUs = unlikeNICs[h.Name], looks.OwnCards(i)
