@@ -17,8 +17,7 @@ func mpsCommand() *cli.Command {
 		ArgsUsage: "ps|stop",
 		Description: `A run's MPS daemons end with it, and what outlives a whole run is swept at the next
 start on that host. ps shows what is there, whoever has started it; stop ends what
-your own runs have left, sets compute modes back that they had changed, and touches
-nothing else.
+your own runs have left, and touches nothing else.
 
    muster mps ps
    muster mps stop -H 'gpu[01-04]'`,

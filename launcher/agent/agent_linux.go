@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/keeper"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/ranklog"
@@ -25,14 +25,7 @@ type place struct {
 	run       string // "": of none
 	stateDir  string
 	socketDir string
-	prefix    []string // words between this program and its subcommand, such as "agent"
-}
-
-// self is the command line that runs a subcommand of this program, also after its
-// file was replaced or removed.
-func (p place) self(words ...string) []string {
-	argv := append([]string{fmt.Sprintf("/proc/%d/exe", os.Getpid())}, p.prefix...)
-	return append(argv, words...)
+	program   []string // see keeper.Program
 }
 
 // agent starts and watches the workers of its host. Its loop owns all state; what
@@ -40,10 +33,10 @@ func (p place) self(words ...string) []string {
 type agent struct {
 	place
 	look     *look
-	plugins  *pluginDesk
+	plugins  *keeper.Supervisor
 	mps      mpsHost
 	clearing bool // what is left is being ended
-	leash    *leash
+	keeper   *keeper.Conn
 	reaper   *proc.Reaper
 	words    *words
 	facts    facts.Host
@@ -62,7 +55,7 @@ type agent struct {
 	hold     *portHold
 	door     *link.Door   // for visits of other hosts; nil: not opened
 	portSeen link.Instant // when it was last looked whether rank 0 listens
-	keeper   proc.ID
+	keeperID proc.ID
 	beside   proc.ID       // the coordinator, on the head host
 	beaten   link.Instant  // when the last own beat was
 	noKeeper time.Duration // since the keeper was heard, counted in own beats
@@ -89,7 +82,7 @@ type agent struct {
 func (a *agent) run() error {
 	a.inbox = make(chan func(), 64)
 	a.workers, a.pushes = map[int]*worker{}, map[string]chan struct{}{}
-	a.plugins = newPluginDesk(a.leash)
+	a.plugins = keeper.NewSupervisor(a.keeper)
 	a.digestPace.Store(int64(sampling.QuietPace))
 	a.turns = map[turn]chan struct{}{}
 	a.follows, a.unfollow = context.WithCancel(context.Background())
@@ -153,25 +146,25 @@ func (a *agent) hear(m *message.ToAgent, err error) {
 
 func (a *agent) listenToKeeper() {
 	for {
-		m, _, err := a.leash.receive()
+		m, _, err := a.keeper.Receive()
 		if err != nil {
-			a.plugins.end()
+			a.plugins.KeeperGone()
 			a.post(func() { a.fail("its keeper died") })
 			return
 		}
-		a.post(func() { a.heed(m) })
+		a.post(func() { a.handle(m) })
 	}
 }
 
-func (a *agent) heed(m tug) {
+func (a *agent) handle(m keeper.Message) {
 	a.noKeeper = 0
 	switch {
-	case m.Bye:
+	case m.DoneAck:
 		a.released = true
-	case m.PluginIs != nil:
-		a.plugins.hear(*m.PluginIs)
-	case m.Beside != nil:
-		a.beside = *m.Beside
+	case m.Process != nil:
+		a.plugins.Handle(m)
+	case m.Coordinator != nil:
+		a.beside = *m.Coordinator
 	case m.Ready != nil && m.Ready.Error != "":
 		a.words.say(message.FromAgent{Error: "coordinator: " + m.Ready.Error})
 		a.finished = true
@@ -331,7 +324,7 @@ func (a *agent) tick(now link.Instant) {
 // beat gives a sign of life and looks after those that owe one. Silence is counted in
 // own beats: a machine that slept takes its sleep for nobody's silence.
 func (a *agent) beat(beat time.Duration) {
-	_ = a.leash.send(tug{}, nil) // a keeper that is gone shows as the leash's end
+	_ = a.keeper.Send(keeper.Message{}) // a keeper that is gone shows as the end of the connection
 	if a.noKeeper += beat; a.noKeeper > a.lease {
 		a.fail("its keeper is stopped or hangs")
 	}

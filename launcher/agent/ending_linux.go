@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/muster-dev/muster/launcher/keeper"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/rundir"
@@ -48,7 +49,7 @@ func (a *agent) conclude(w *worker, left []proc.Stat) {
 	w.closeLog()
 	w.observer.close()
 	a.warnOfLog(w)
-	_ = a.leash.send(tug{Let: w.log.Path()}, nil)
+	_ = a.keeper.Send(keeper.Message{ReleaseLog: w.log.Path()})
 	ended, at := w.outcome(cut, left), link.Now()
 	ended.Evidence = a.evidence(w, ended)
 	if a.fromDevice(ended) {
@@ -142,7 +143,7 @@ func endBelow() []proc.Stat {
 	for len(proc.Below(os.Getpid(), proc.All())) > 0 && time.Now().Before(deadline) {
 		time.Sleep(5 * time.Millisecond)
 	}
-	return proc.KillBelow(killWait, nil)
+	return proc.KillBelow(proc.KillWait, nil)
 }
 
 // leave says goodbye: to the keeper, and to the coordinator once it has taken in everything.
@@ -161,10 +162,10 @@ func (a *agent) leave() error {
 // isReleased tells the keeper that nothing is left, and reports whether it has taken that
 // in. One that is dead or stopped does not.
 func (a *agent) isReleased() bool {
-	_ = a.leash.send(tug{Done: true}, nil)
+	_ = a.keeper.Send(keeper.Message{Done: true})
 	limit := time.After(a.lease)
 	for !a.released {
-		if proc.Parent() != a.keeper {
+		if proc.Parent() != a.keeperID {
 			return false
 		}
 		select {
@@ -181,7 +182,7 @@ func (a *agent) isReleased() bool {
 // would end the latter, and it must not wake up to a run that is over; and on the head
 // host nobody else would notice that the coordinator hangs.
 func (a *agent) replaceKeeper() {
-	_ = proc.Signal(a.keeper, unix.SIGKILL)
+	_ = proc.Signal(a.keeperID, unix.SIGKILL)
 	answered := link.Now()
 	for proc.Lives(a.beside) {
 		if a.member != nil {
@@ -191,7 +192,7 @@ func (a *agent) replaceKeeper() {
 		if silent >= a.lease {
 			_ = proc.Signal(a.beside, unix.SIGKILL)
 		}
-		if silent >= a.lease+killWait {
+		if silent >= a.lease+proc.KillWait {
 			break // state D
 		}
 		time.Sleep(endPoll)

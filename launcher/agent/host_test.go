@@ -4,7 +4,6 @@ package agent
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,10 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/muster-dev/muster/launcher/keeper"
 	"github.com/muster-dev/muster/launcher/proc"
-	"github.com/muster-dev/muster/launcher/ranklog"
 )
 
 func TestWhatALoginLeftBehindDoesNotReachWorkers(t *testing.T) {
@@ -106,47 +103,10 @@ func TestABusyPinnedPortNamesItsHolder(t *testing.T) {
 	}
 }
 
-func TestTheLeashCarriesMessagesFilesAndTheNewsOfDeath(t *testing.T) {
-	own, end, err := newLeash()
-	if err != nil {
-		t.Fatal(err)
-	}
-	fd, err := unix.Dup(int(end.Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	end.Close()
-	other, err := leashFrom(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := other.send(tug{Hold: &held{Path: "/x", Lane: ranklog.Stderr}}, r); err != nil {
-		t.Fatal(err)
-	}
-	r.Close()
-	other.close()
-	m, file, err := own.receive()
-	if err != nil || m.Hold == nil || m.Hold.Lane != ranklog.Stderr || file == nil {
-		t.Fatalf("%+v, %v, %v", m, file, err)
-	}
-	w.WriteString("through the copy")
-	w.Close()
-	if text, err := io.ReadAll(file); err != nil || string(text) != "through the copy" {
-		t.Errorf("%q, %v", text, err)
-	}
-	if _, _, err := own.receive(); err != io.EOF {
-		t.Errorf("after the other's death: %v", err)
-	}
-}
-
 // setup runs text as the agent does and returns what it leaves and what it says.
 func setup(t *testing.T, text string) (map[string]string, string) {
 	t.Helper()
-	a := &agent{place: place{stateDir: t.TempDir(), socketDir: t.TempDir(), prefix: []string{"-env"}}, reaper: reaper(t)}
+	a := &agent{place: place{stateDir: t.TempDir(), socketDir: t.TempDir(), program: keeper.Program([]string{"-env"})}, reaper: reaper(t)}
 	env, news := a.runSetup(text, t.TempDir(), map[string]string{"PATH": os.Getenv("PATH"), "HOME": "/h"})
 	return env, news.Error + string(news.Output)
 }

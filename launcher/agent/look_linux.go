@@ -170,8 +170,8 @@ func (l *look) first(here place, starter external.Starter) *external.Prober {
 }
 
 func (l *look) smi(here place, starter external.Starter) *external.Prober {
-	self := here.self(smiCommand)
-	return external.New(here.plugin(external.Program{Name: nvidiasmi.Source, Path: self[0], Args: self[1:], ProbeLimit: smiWait}), starter)
+	argv := append(here.program[:len(here.program):len(here.program)], smiCommand)
+	return external.New(here.plugin(external.Program{Name: nvidiasmi.Source, Path: argv[0], Args: argv[1:], ProbeLimit: smiWait}), starter)
 }
 
 // plugin completes a program by what all have in common.

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,9 +16,6 @@ import (
 	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/launcher/rundir"
 )
-
-// controlFile is where a keeper notes the path of its coordinator's control socket.
-const controlFile = "control"
 
 // endWithAsker ends this process when whoever asks has gone: what is read may hang.
 func endWithAsker() {
@@ -49,7 +47,7 @@ func lookupMain(_, args []string) error {
 
 func lookup(dir string) message.Lookup {
 	found := message.Lookup{Known: true}
-	socket, _ := os.ReadFile(filepath.Join(dir, controlFile))
+	socket, _ := os.ReadFile(filepath.Join(dir, rundir.ControlPath))
 	if conn, err := dialUnix(string(socket)); err == nil && len(socket) > 0 {
 		conn.Close()
 		found.Control = string(socket)
@@ -139,4 +137,8 @@ func printOutput(run string, attempt, rank int, from int64) error {
 	}
 	_, err = os.Stdout.Write(append(message.Encode(message.Output{Rank: rank, End: true}), '\n'))
 	return err
+}
+
+func dialUnix(path string) (*net.UnixConn, error) {
+	return net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 }

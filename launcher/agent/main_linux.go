@@ -9,10 +9,12 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/keeper"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/software"
@@ -69,14 +71,27 @@ func lean() {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGPIPE, unix.SIGINT)
 }
 
-// Descriptors that the keeper hands to its children.
-const (
-	fdLeash  = 3 // agent: the leash; coordinator: its line to the keeper
-	fdHear   = 4 // agent: what the launcher says
-	fdSay    = 5 // agent: what the launcher hears
-	lastFD   = fdSay
-	logNames = "agent.log"
-)
+// keeperMain is what muster starts on a host.
+func keeperMain(prefix, args []string) error {
+	flags := flag.NewFlagSet("keeper", flag.ContinueOnError)
+	c := keeper.Config{Program: keeper.Program(prefix)}
+	flags.StringVar(&c.Run, "run", "", "id of the run")
+	flags.StringVar(&c.Coordinator, "coordinator", "", "muster program to start as coordinator; none: not here")
+	flags.DurationVar(&c.Lease, "lease", 30*time.Second, "how long a part of the run may be silent")
+	look := lookFlags(flags)
+	first := flags.String("first-port", "0", "for the coordinator")
+	last := flags.String("last-port", "0", "for the coordinator")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	c.AgentArgs, c.CoordinatorArgs = look.args(), []string{"-first-port", *first, "-last-port", *last}
+	started, err := keeper.Keep(c)
+	if !started {
+		// The launcher reads this where it expects the agent's hello.
+		_, _ = os.Stdout.Write(append(message.Encode(message.FromAgent{Error: err.Error()}), '\n'))
+	}
+	return err
+}
 
 // agentMain is the agent: the child of a keeper.
 func agentMain(prefix, args []string) error {
@@ -90,11 +105,11 @@ func agentMain(prefix, args []string) error {
 		return err
 	}
 	raiseLimits()
-	leash, err := leashFrom(fdLeash)
+	conn, err := keeper.Open(keeper.FDKeeper)
 	if err != nil {
 		return err
 	}
-	for _, fd := range []int{fdHear, fdSay} {
+	for _, fd := range []int{keeper.FDLauncher, keeper.FDHello} {
 		unix.CloseOnExec(fd)
 	}
 	reaper, err := proc.NewReaper()
@@ -106,13 +121,13 @@ func agentMain(prefix, args []string) error {
 		return err
 	}
 	a := &agent{
-		place:    place{run: *run, stateDir: *stateDir, socketDir: *socketDir, prefix: prefix},
+		place:    place{run: *run, stateDir: *stateDir, socketDir: *socketDir, program: keeper.Program(prefix)},
 		look:     look,
-		leash:    leash,
 		lease:    *lease,
-		keeper:   proc.Parent(),
+		keeper:   conn,
+		keeperID: proc.Parent(),
 		reaper:   reaper,
-		words:    &words{in: os.NewFile(fdHear, "launcher"), out: os.NewFile(fdSay, "launcher")},
+		words:    &words{in: os.NewFile(keeper.FDLauncher, "launcher"), out: os.NewFile(keeper.FDHello, "launcher")},
 		facts:    facts.Gather(""),
 		identity: identity,
 	}
@@ -127,7 +142,7 @@ func factsMain(prefix, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	host := look.facts(facts.Gather(""), place{prefix: prefix}, external.Children{})
+	host := look.facts(facts.Gather(""), place{program: keeper.Program(prefix)}, external.Children{})
 	hello := &message.Hello{Version: version.String(), Facts: host}
 	env := hostEnviron(os.Environ())
 	if look.program != "" {

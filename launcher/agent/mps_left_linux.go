@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/keeper"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/mps"
 	"github.com/muster-dev/muster/launcher/proc"
@@ -63,18 +64,13 @@ func (l *mpsLeft) look() {
 		l.add(one)
 	}
 	for _, s := range proc.All() {
-		run, marked := proc.EnvironOf(s.PID, mark)
+		run, marked := proc.EnvironOf(s.PID, keeper.RunVariable)
 		if !isOfMPS(s) || daemons[s.PID] || daemons[s.Parent] || !marked || s.State == 'Z' {
 			continue
 		}
 		pipe, _ := proc.EnvironOf(s.PID, mps.PipeDirectory)
 		device, _ := proc.EnvironOf(s.PID, "CUDA_VISIBLE_DEVICES")
 		l.add(facts.MPSProcess{PID: s.PID, Server: true, User: fmt.Sprint(proc.Owner(s.PID)), Run: run, Pipe: pipe, Device: device, State: l.stateOf(run)})
-	}
-	for _, c := range notedModes() {
-		if !hasKeeper(c.Run, l.host) {
-			l.there.Modes = append(l.there.Modes, facts.ChangedMode{Run: c.Run, Device: c.Device, Was: c.Was})
-		}
 	}
 }
 
@@ -88,7 +84,7 @@ func (l *mpsLeft) add(p facts.MPSProcess) {
 
 // stateOf is that of a process with a run's mark.
 func (l *mpsLeft) stateOf(run string) string {
-	if run != "" && !hasKeeper(run, l.host) {
+	if run != "" && !keeper.Lives(run, l.host) {
 		return facts.MPSLeft
 	}
 	return facts.MPSServes
@@ -128,15 +124,11 @@ func (l *mpsLeft) stop() {
 			rundir.Remove(base)
 		}
 	}
-	l.there.Left = append(l.there.Left, restoreModes(l.reaper, func(run string) bool { return !hasKeeper(run, l.host) })...)
-	for i, c := range l.there.Modes {
-		l.there.Modes[i].Set = !isNoted(c.Device)
-	}
 }
 
 // endAll kills a process of MPS and those of the same run and pipe directory.
 func (l *mpsLeft) endAll(p facts.MPSProcess, id proc.ID) {
-	for deadline := time.Now().Add(killWait); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(proc.KillWait); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		found := false
 		for _, s := range proc.All() {
 			if (s.ID == id || isOfMPS(s) && ofDaemon(s.PID, p.Run, p.Pipe)) && s.State != 'Z' {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/muster-dev/muster/launcher/keeper"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/mps"
 	"github.com/muster-dev/muster/launcher/proc"
@@ -50,8 +51,8 @@ type mpsDaemon struct {
 	message.MPSDaemon
 	pipe, log string
 	control   mps.Control
-	process   *keptPlugin // nil: it was there already
-	id        proc.ID     // of its process; zero where that is not known
+	process   *keeper.Remote // nil: it was there already
+	id        proc.ID        // of its process; zero where that is not known
 
 	mu      sync.Mutex
 	servers map[int]proc.ID // that were seen, by pid
@@ -116,11 +117,6 @@ func (a *agent) daemonFor(ctx context.Context, o *message.Serve, number int, wan
 		a.mps.add(d)
 		return d, nil
 	}
-	if o.Exclusive {
-		if err := setExclusive(ctx, a.reaper, a.place.run, wanted.Device); err != nil {
-			return d, err
-		}
-	}
 	if err := a.startDaemon(ctx, d, o.Program, number); err != nil {
 		return d, err
 	}
@@ -162,14 +158,19 @@ func (a *agent) startDaemon(ctx context.Context, d *mpsDaemon, program string, n
 	defer output.Close()
 	d.skipLog() // what daemons of attempts before have said
 	d.control = control(a.reaper, program, d.pipe)
-	spec := &mpsSpec{Program: program, Pipe: d.pipe, Log: d.log, Device: d.Device, Run: a.place.run}
-	d.process = &keptPlugin{leash: a.leash, started: make(chan struct{}), ended: make(chan struct{})}
-	if err := a.plugins.enter(d.process); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, mpsStartWait)
 	defer cancel()
-	if err := a.plugins.start(ctx, d.process, []*os.File{output, output, output}, pluginOrder{Number: d.process.number, MPS: spec}); err != nil {
+	// In the foreground, so that the keeper sees its end, and for one device only.
+	d.process, err = a.plugins.Daemon(ctx, keeper.Process{
+		Path: program, Argv: []string{mps.ControlProgram, "-f"}, DropEnv: cudaVariables,
+		Env: []string{
+			mps.PipeDirectory + "=" + d.pipe, mps.LogDirectory + "=" + d.log,
+			"CUDA_VISIBLE_DEVICES=" + d.Device, "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+			keeper.RunVariable + "=" + a.place.run, // the server has it too
+		},
+		OpenFiles: mps.OpenFiles, Quit: mps.QuitCommand(quitSeconds) + "\n",
+	}, output)
+	if err != nil {
 		return err
 	}
 	if s, err := proc.StatOf(d.process.PID()); err == nil {
@@ -194,8 +195,8 @@ func (d *mpsDaemon) awaitAnswer(ctx context.Context) error {
 		}
 		select {
 		case <-ticker.C:
-		case <-d.process.ended:
-			return fmt.Errorf("the daemon has ended at its start (%s)", d.process.how)
+		case <-d.process.Ended:
+			return fmt.Errorf("the daemon has ended at its start (%s)", d.process.How())
 		case <-ctx.Done():
 			return fmt.Errorf("the daemon has not answered within %v: %w", mpsStartWait, last)
 		}
@@ -243,7 +244,7 @@ func (d *mpsDaemon) hasEnded() bool {
 		return false
 	}
 	select {
-	case <-d.process.ended:
+	case <-d.process.Ended:
 		return true
 	default:
 		return false
@@ -328,7 +329,7 @@ func (d *mpsDaemon) end(reaper *proc.Reaper, run string) (left []string) {
 		quit(d.control)
 		d.awaitEnd()
 	}
-	for deadline := time.Now().Add(killWait); ; time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(proc.KillWait); ; time.Sleep(2 * time.Millisecond) {
 		alive := d.living(run)
 		if len(alive) == 0 || time.Now().After(deadline) {
 			for _, s := range alive {
@@ -372,7 +373,7 @@ func isOfMPS(s proc.Stat) bool {
 }
 
 func ofDaemon(pid int, run, pipe string) bool {
-	mine, _ := proc.EnvironOf(pid, mark)
+	mine, _ := proc.EnvironOf(pid, keeper.RunVariable)
 	where, _ := proc.EnvironOf(pid, mps.PipeDirectory)
 	return mine == run && where == pipe
 }
@@ -380,13 +381,13 @@ func ofDaemon(pid int, run, pipe string) bool {
 // awaitEnd gives a daemon that was told to end a moment, then has the keeper kill it.
 func (d *mpsDaemon) awaitEnd() {
 	select {
-	case <-d.process.ended:
+	case <-d.process.Ended:
 		return
 	case <-time.After(time.Second):
 	}
 	_ = d.process.Kill() // a keeper that is gone has taken it along
 	select {
-	case <-d.process.ended:
+	case <-d.process.Ended:
 	case <-time.After(time.Second): // its process is looked for by identity
 	}
 }
@@ -458,7 +459,7 @@ func (h *mpsHost) daemons() []*mpsDaemon {
 	return append([]*mpsDaemon(nil), h.all...)
 }
 
-// end ends all daemons of the run's own at once, and sets back what was changed of devices.
+// end ends all daemons of the run's own at once.
 func (h *mpsHost) end(reaper *proc.Reaper, run string) (left []string) {
 	h.close()
 	var mu sync.Mutex
@@ -472,5 +473,5 @@ func (h *mpsHost) end(reaper *proc.Reaper, run string) (left []string) {
 		})
 	}
 	all.Wait()
-	return append(left, restoreModes(reaper, func(other string) bool { return other == run })...)
+	return left
 }

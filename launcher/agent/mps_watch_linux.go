@@ -105,7 +105,7 @@ func (d *mpsDaemon) trouble() *mpsTrouble {
 	case ignore:
 		return nil
 	case d.hasEnded():
-		return &mpsTrouble{message: fmt.Sprintf("the MPS daemon of %s (pid %d) has ended: %s", d.Name, d.id.PID, d.process.how)}
+		return &mpsTrouble{message: fmt.Sprintf("the MPS daemon of %s (pid %d) has ended: %s", d.Name, d.id.PID, d.process.How())}
 	case server != 0:
 		how := ""
 		if said := mps.Exited(d.fullLog(mps.ControlLog), server); said != "" {

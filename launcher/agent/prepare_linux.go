@@ -13,6 +13,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/claim"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/keeper"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/rundir"
@@ -82,7 +83,7 @@ func (a *agent) claim(order *message.Prepare, news *message.Prepared) error {
 			return err
 		}
 		for _, file := range claimed {
-			if err := a.leash.send(tug{Keep: true}, file); err != nil {
+			if err := a.keeper.Send(keeper.Message{KeepOpen: true}, file); err != nil {
 				return fmt.Errorf("%w: %w", errNoKeeper, err)
 			}
 			file.Close() // the keeper has it now
@@ -142,7 +143,7 @@ func (a *agent) runSetup(text, workdir string, base map[string]string) (map[stri
 	}
 	defer log.Close()
 	dump := filepath.Join(a.socketDir, rundir.SetupEnviron) // its values may be secret: never in a shared home
-	argv := append([]string{"bash", "-c", setupWrapper, "setup", script}, a.self("env", dump)...)
+	argv := append(append([]string{"bash", "-c", setupWrapper, "setup", script}, a.program...), "env", dump)
 	child, err := a.reaper.Start(proc.Spec{
 		Path: bash, Argv: argv, Dir: workdir, Group: true, DieWithParent: true,
 		Env:   layered(base, map[string]string{"PWD": workdir}),

@@ -178,11 +178,11 @@ func (a *agent) bySpy(ctx context.Context, s subject, spy string) (how, text str
 	}
 	ctx, cancel := context.WithTimeout(ctx, spyLimit)
 	defer cancel()
-	answer, err := consult(ctx, a.reaper, []string{spy, "dump", "--pid", strconv.Itoa(s.pid)}, layered(a.base), "")
-	if err == nil && answer.Code != 0 {
-		err = fmt.Errorf("py-spy: %s", strings.Join(strings.Fields(answer.Text), " "))
+	text, exit, err := a.reaper.Run(ctx, []string{spy, "dump", "--pid", strconv.Itoa(s.pid)}, layered(a.base), "")
+	if err == nil && exit.Status() != 0 {
+		err = fmt.Errorf("py-spy: %s", strings.Join(strings.Fields(text), " "))
 	}
-	return "py-spy", answer.Text, err
+	return "py-spy", text, err
 }
 
 // bySignal has Python's faulthandler write the stacks, where the program has registered it:

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/muster-dev/muster/launcher/keeper"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/ranklog"
@@ -22,10 +23,6 @@ import (
 // openAfterDeath is how long output may stay open after the last known process of
 // a rank is gone.
 const openAfterDeath = 2 * time.Second
-
-// killWait is how long processes may take to die of SIGKILL before they are named
-// as left over (state D).
-const killWait = 5 * time.Second
 
 // worker is the process of a rank and what came of it.
 type worker struct {
@@ -71,7 +68,7 @@ func (a *agent) startWorker(order *message.Start, r message.RankStart) (*worker,
 		w.observer.close()
 		closeAll(w.pipes)
 		log.Close()
-		_ = a.leash.send(tug{Let: path}, nil)
+		_ = a.keeper.Send(keeper.Message{ReleaseLog: path})
 		return w, err
 	}
 	if why := w.child.MemoryPolicy; why != nil && !a.policySaid {
@@ -105,7 +102,7 @@ func (a *agent) openPipes(w *worker) (ends []*os.File, err error) {
 		}
 		read, write := os.NewFile(uintptr(fds[0]), "output"), os.NewFile(uintptr(fds[1]), "output")
 		w.pipes, ends = append(w.pipes, read), append(ends, write)
-		if err := a.leash.send(tug{Hold: &held{Path: w.log.Path(), Lane: lane}}, read); err != nil {
+		if err := a.keeper.Send(keeper.Message{Output: &keeper.Output{Path: w.log.Path(), Lane: lane}}, read); err != nil {
 			return ends, fmt.Errorf("%w: %w", errNoKeeper, err)
 		}
 	}
@@ -228,7 +225,7 @@ func (w *worker) climb(now link.Instant, others []proc.Stat) (ended bool) {
 func (w *worker) isOver(now link.Instant, s scene) bool {
 	if s.leaderAlive || s.othersAlive {
 		w.emptyAt = 0
-		return w.killedAt != 0 && now.Sub(w.killedAt) > killWait
+		return w.killedAt != 0 && now.Sub(w.killedAt) > proc.KillWait
 	}
 	if w.emptyAt == 0 {
 		w.emptyAt = now

@@ -318,49 +318,6 @@ func TestTwoRunsShareAHostWithoutMeetingEachOther(t *testing.T) {
 	noMPSLeft(t, h)
 }
 
-func TestExclusiveModeIsSetAndSetBackHoweverTheRunEnds(t *testing.T) {
-	bed := theMPSHosts(t)
-	h := bed.Host("shared")
-	mode := func(u *user) string {
-		out, _, err := h.Run(t.Context(), "nvidia-smi", "--query-gpu=compute_mode", "--format=csv,noheader", "-i", "3")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.TrimSpace(string(out))
-	}
-	for _, c := range []struct {
-		name string
-		who  []string
-	}{{"a stop", nil}, {"a killed agent", []string{agent}}, {"a killed keeper", []string{keeper}}, {"both", []string{agent, keeper}}} {
-		t.Run(c.name, func(t *testing.T) {
-			u := newUser(t, bed)
-			l := u.sharingStarted("exclusive", "-for 60s", "    devices = [3]", "    ranks_per_gpu = 2\n    exclusive = true", shortLease)
-			if got := mode(u); got != "Exclusive_Process" {
-				t.Fatalf("the mode is %s", got)
-			}
-			if c.who == nil {
-				l.signal(syscall.SIGINT)
-			} else {
-				var all []testbed.Process
-				for _, role := range c.who {
-					all = append(all, inRole(t, h, role)...)
-				}
-				// None is to see the other's end. The kernel has a stopped process go on when its
-				// parent dies, so that the keeper is the last.
-				signalTo(t, h, all, syscall.SIGSTOP)
-				signalTo(t, h, all, syscall.SIGKILL)
-			}
-			l.wait()
-			if len(c.who) == 2 { // nobody was left to do it
-				r := u.run("mps", "stop", "-H", "shared").exits(0)
-				r.prints("set back to compute mode Default")
-			}
-			within(t, atOnce, func() string { return "the mode is " + mode(u) }, func() bool { return mode(u) == "Default" })
-			nothingLeft(t, bed)
-		})
-	}
-}
-
 func TestADaemonThatWasThereIsLeftAloneOrUsed(t *testing.T) {
 	u := newUser(t, theMPSHosts(t))
 	h := u.bed.Host("shared")

@@ -67,14 +67,6 @@ func TestAnOrdinaryUserSharesGPUsWithoutRoot(t *testing.T) {
 	noMPSLeft(t, h)
 }
 
-func TestExclusiveModeIsRefusedToAnOrdinaryUser(t *testing.T) {
-	bed := theMPSHosts(t)
-	u := newOrdinary(t, bed, "shared")
-	u.run("run", u.sharingJob("exclusive", "-for 1s", "    devices = [3]", "    ranks_per_gpu = 2\n    exclusive = true")).
-		exits(75).says("exclusive", "root")
-	noMPSLeft(t, bed.Host("shared"))
-}
-
 func TestAnotherUsersDaemonIsToldAndLeftAlone(t *testing.T) {
 	bed := theMPSHosts(t)
 	h := bed.Host("shared")

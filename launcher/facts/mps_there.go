@@ -3,9 +3,7 @@ package facts
 // MPSThere is what there is of MPS on a host.
 type MPSThere struct {
 	Processes []MPSProcess `json:"processes,omitempty"`
-	// Modes are compute modes that runs which are no more have left changed.
-	Modes []ChangedMode `json:"modes,omitempty"`
-	// Left says what could not be ended or set back.
+	// Left says what could not be ended.
 	Left []string `json:"left,omitempty"`
 }
 
@@ -26,12 +24,4 @@ type MPSProcess struct {
 	Pipe    string `json:"pipe,omitempty"`
 	State   string `json:"state"`
 	Clients []int  `json:"clients,omitempty"`
-}
-
-// ChangedMode is a device whose compute mode a run has changed.
-type ChangedMode struct {
-	Run    string `json:"run"`
-	Device string `json:"device"`
-	Was    string `json:"was"` // in nvidia-smi's words
-	Set    bool   `json:"set"` // back, now
 }

@@ -50,8 +50,6 @@ type Serve struct {
 	Number  int         `json:"number"` // that the answer has
 	Daemons []MPSDaemon `json:"daemons"`
 	Program string      `json:"program,omitempty"` // of the host, nvidia-cuda-mps-control
-	// Exclusive has the devices' compute mode set to exclusive process until the run's end.
-	Exclusive bool `json:"exclusive,omitempty"`
 }
 
 // MPSDaemon is a daemon of MPS for one device.

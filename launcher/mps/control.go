@@ -155,9 +155,12 @@ func (c Control) setMemory(ctx context.Context, number int, memory uint64) error
 // Quit has the daemon end once its servers have; those that serve clients still are ended
 // after so many seconds. It returns when the daemon has answered, which is at the end.
 func (c Control) Quit(ctx context.Context, seconds int) error {
-	_, err := c.Ask(ctx, fmt.Sprintf("quit -t %d", seconds))
+	_, err := c.Ask(ctx, QuitCommand(seconds))
 	return err
 }
+
+// QuitCommand is the command of Quit.
+func QuitCommand(seconds int) string { return fmt.Sprintf("quit -t %d", seconds) }
 
 // Client is a line of the daemon's table of clients.
 type Client struct {

@@ -191,7 +191,6 @@ func (c *chooser) checkMPS(s share) {
 		return
 	}
 	c.checkOthers(s)
-	c.checkExclusive(m, s)
 }
 
 // checkClients counts ranks against what a server takes. A rank that makes several contexts
@@ -279,20 +278,6 @@ func (c *chooser) checkOther(daemon facts.MPSDaemon, d Device) {
 
 func (c *chooser) warned(code string) bool {
 	return slices.ContainsFunc(c.warnings, func(p Problem) bool { return p.Code == code })
-}
-
-// checkExclusive: only root may change a GPU's compute mode.
-func (c *chooser) checkExclusive(m *config.MPS, s share) {
-	for _, d := range s.devices {
-		switch {
-		case m.Exclusive && d.IsInstance():
-			c.refuse("mps_exclusive", "%s: exclusive = true: %s has the compute mode of its whole GPU, which others may use; leave exclusive out", c.host.Name, d)
-			return
-		case m.Exclusive && !isExclusive(c.card(d)) && !c.facts.IsRoot:
-			c.refuse("mps_exclusive", "%s: exclusive = true needs root there to set the compute mode of %s; leave it out (MPS works without), or have root do it: nvidia-smi -i %d -c EXCLUSIVE_PROCESS", c.host.Name, d, d.Index)
-			return
-		}
-	}
 }
 
 // checkExisting sees whether the daemon that is to be there is.

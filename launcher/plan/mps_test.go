@@ -108,9 +108,8 @@ func TestWhatMPSCannotDoIsRefusedBeforeTheStart(t *testing.T) {
 			[]string{"takes 16 clients"}},
 		"shares on an old GPU": {none + "; devices = 1", "ranks_per_gpu = 2; active_thread_percentage = 50", func(h *facts.Host) { h.Devices.Inventory.GPUs[0].Name = "Tesla P100-SXM2-16GB" },
 			[]string{"from before Volta"}},
-		"a limit beyond the card":  {none, `ranks_per_gpu = 2; pinned_memory_limit = "81GiB"`, nil, []string{"81.0 GiB is more than GPU 0 has"}},
-		"no program":               {none, "ranks_per_gpu = 2", func(h *facts.Host) { h.MPS.Program = "" }, []string{"no nvidia-cuda-mps-control"}},
-		"exclusive without rights": {none, "ranks_per_gpu = 2; exclusive = true", nil, []string{"needs root", "nvidia-smi -i 0 -c EXCLUSIVE_PROCESS"}},
+		"a limit beyond the card": {none, `ranks_per_gpu = 2; pinned_memory_limit = "81GiB"`, nil, []string{"81.0 GiB is more than GPU 0 has"}},
+		"no program":              {none, "ranks_per_gpu = 2", func(h *facts.Host) { h.MPS.Program = "" }, []string{"no nvidia-cuda-mps-control"}},
 		"another's daemon": {none, "ranks_per_gpu = 2", func(h *facts.Host) {
 			h.MPS.Daemons = []facts.MPSDaemon{{PID: 7, User: "ann", Told: true, Pipe: "/tmp/nvidia-mps"}}
 		}, []string{"MPS daemon of ann (pid 7, in /tmp/nvidia-mps) covers GPU 0 already", `daemon = "existing"`}},

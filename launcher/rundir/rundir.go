@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 )
 
+// ControlPath is the file in a run's state folder that has the path of its coordinator's control socket.
+const ControlPath = "control"
+
 // Observed is the file in a folder of sockets that has what workers have told of themselves.
 const Observed = "observed.json"
 
@@ -50,13 +53,3 @@ func MakeState(run, hostID string) (string, error) {
 
 // MPSLogs is the folder for the logs of a daemon of MPS, below a run's state folder.
 func MPSLogs(state, device string) string { return filepath.Join(state, "mps", device) }
-
-// Modes is the folder of notes about compute modes that runs have changed on the host with
-// this id.
-func Modes(hostID string) (string, error) {
-	home, err := Home()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(home, "modes", hostID), nil
-}

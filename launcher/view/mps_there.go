@@ -31,13 +31,6 @@ func MPSThere(w io.Writer, hosts []MPSOn) error {
 		return err
 	}
 	for _, h := range hosts {
-		for _, m := range h.Modes {
-			words := fmt.Sprintf("left in exclusive process by run %s, and was %s before", m.Run, m.Was)
-			if m.Set {
-				words = "set back to compute mode " + m.Was + " after run " + m.Run
-			}
-			fmt.Fprintf(w, "%s: %s %s\n", h.Host, m.Device, words)
-		}
 		for _, left := range h.Left {
 			fmt.Fprintf(w, "%s: %s\n", h.Host, left)
 		}
@@ -51,17 +44,16 @@ type mpsThereJSON struct {
 }
 
 type mpsHostJSON struct {
-	Name      string              `json:"name"`
-	Processes []facts.MPSProcess  `json:"processes"`
-	Modes     []facts.ChangedMode `json:"modes"`
-	Left      []string            `json:"left"`
+	Name      string             `json:"name"`
+	Processes []facts.MPSProcess `json:"processes"`
+	Left      []string           `json:"left"`
 }
 
 // MPSThereJSON writes the same as one JSON object (version 1).
 func MPSThereJSON(w io.Writer, hosts []MPSOn) error {
 	out := mpsThereJSON{Version: 1, Hosts: []mpsHostJSON{}}
 	for _, h := range hosts {
-		out.Hosts = append(out.Hosts, mpsHostJSON{h.Host, append([]facts.MPSProcess{}, h.Processes...), append([]facts.ChangedMode{}, h.Modes...), append([]string{}, h.Left...)})
+		out.Hosts = append(out.Hosts, mpsHostJSON{h.Host, append([]facts.MPSProcess{}, h.Processes...), append([]string{}, h.Left...)})
 	}
 	return writeJSON(w, out)
 }

@@ -33,9 +33,6 @@ func mpsLines(p *plan.Plan) []string {
 	if words := sharesOf(block.Memory, gibibytes); words != "" {
 		line += "; memory at most " + words
 	}
-	if block.Exclusive {
-		line += "; compute mode exclusive process meanwhile"
-	}
 	return []string{line}
 }
 
