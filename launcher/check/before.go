@@ -183,14 +183,3 @@ func listed(names []string) string {
 	}
 	return strings.Join(names, ", ")
 }
-
-func isTrue(b *bool) bool { return b != nil && *b }
-
-func isFalse(b *bool) bool { return b != nil && !*b }
-
-func orZero[T int | uint64](n *T) T {
-	if n == nil {
-		return 0
-	}
-	return *n
-}

@@ -245,7 +245,7 @@ func inUse(by ...gpu.Process) func(g *gpu.GPU) {
 		g.Processes = by
 		used := uint64(4 << 20)
 		for _, p := range by {
-			used += orZero(p.Memory)
+			used += gpu.OrZero(p.Memory)
 		}
 		g.Memory.Used = &used
 	}

@@ -46,14 +46,14 @@ func (h *hostJudge) pcie(g usedGPU) {
 // GPUs; 0 where they do not tell.
 func (h *hostJudge) widestSister(g usedGPU) (most int) {
 	for _, s := range h.sisters(g) {
-		most = max(most, orZero(s.PCIe.Width))
+		most = max(most, gpu.OrZero(s.PCIe.Width))
 	}
 	return most
 }
 
 func (h *hostJudge) fastestSister(g usedGPU) (best int) {
 	for _, s := range h.sisters(g) {
-		best = max(best, orZero(s.PCIe.GenerationMax))
+		best = max(best, gpu.OrZero(s.PCIe.GenerationMax))
 	}
 	return best
 }

@@ -39,7 +39,7 @@ func (h *hostJudge) computeMode(g usedGPU) {
 // mig is about partitioning against what the plan gives to ranks: a GPU with MIG on cannot
 // be used whole, and has no NVLink.
 func (h *hostJudge) mig(g usedGPU) {
-	on := isTrue(g.MIG.Enabled)
+	on := gpu.IsTrue(g.MIG.Enabled)
 	for _, d := range g.devices {
 		if on != d.IsInstance() && g.MIG.Enabled != nil {
 			what := "MIG is on, and the plan gives the whole GPU to a rank"
@@ -58,12 +58,12 @@ func (h *hostJudge) mig(g usedGPU) {
 // persistence off makes the first CUDA call slow and loses settings (N). Where all are
 // alike somebody may want it so.
 func (h *hostJudge) persistence(g usedGPU) {
-	if !isFalse(g.Persistence) || !g.isUsed() {
+	if !gpu.IsFalse(g.Persistence) || !g.isUsed() {
 		return
 	}
 	others := 0
 	for _, s := range h.sisters(g) {
-		if isTrue(s.Persistence) {
+		if gpu.IsTrue(s.Persistence) {
 			others++
 		}
 	}

@@ -99,11 +99,11 @@ func (h *hostJudge) errors(g usedGPU) {
 		}
 		h.sayOf(g, codes.GPURecovery, lowered(Fail, alone, Info), fix, "the driver asks for a recovery action: %s", gpu.Spaced(*action))
 	}
-	now := max(orZero(g.ECC.Volatile), orZero(g.ECC.SRAMVolatile))
+	now := max(gpu.OrZero(g.ECC.Volatile), gpu.OrZero(g.ECC.SRAMVolatile))
 	if now > 0 {
 		h.sayOf(g, codes.ECCUncorrected, "", resetFix+". Errors that come back are a reason to replace it",
 			"%s since the driver was loaded", plural.Of(int(now), "uncorrected memory error"))
-	} else if life := orZero(g.ECC.Aggregate); life > 0 {
+	} else if life := gpu.OrZero(g.ECC.Aggregate); life > 0 {
 		h.sayOf(g, codes.ECCHistory, lowered(Warn, life <= manyAggregate, Info), "more than 4 are a reason to ask for a replacement",
 			"%s in its life, none since the driver was loaded", plural.Of(int(life), "uncorrected memory error"))
 	}
@@ -119,9 +119,9 @@ func (h *hostJudge) sistersECC(g usedGPU) (on, known bool) {
 	balance := 0
 	for _, s := range h.sisters(g) {
 		switch {
-		case isTrue(s.ECC.Enabled):
+		case gpu.IsTrue(s.ECC.Enabled):
 			balance++
-		case isFalse(s.ECC.Enabled):
+		case gpu.IsFalse(s.ECC.Enabled):
 			balance--
 		}
 	}
@@ -147,17 +147,17 @@ const (
 
 // repairs are about memory put out of use: rows since Ampere, pages before.
 func (h *hostJudge) repairs(g usedGPU) {
-	rows := orZero(g.Remapped.Uncorrectable)
+	rows := gpu.OrZero(g.Remapped.Uncorrectable)
 	switch {
-	case isTrue(g.Remapped.Failed):
+	case gpu.IsTrue(g.Remapped.Failed):
 		h.sayOf(g, codes.RemapFailed, "", "the card is to be replaced; "+leaveOut, "bad memory rows could not be remapped")
 	case rows > mostRemapped:
 		h.sayOf(g, codes.RemapFailed, "", "the card is to be replaced; "+leaveOut, "%s remapped, and there are few spare ones left", plural.Are(rows, "bad memory row"))
-	case isTrue(g.Remapped.Pending):
+	case gpu.IsTrue(g.Remapped.Pending):
 		h.sayOf(g, codes.RemapPending, "", resetFix+", before a long job at the latest", "memory rows are to be remapped at the next reset")
 	}
-	pages := orZero(g.Retired.SingleBit) + orZero(g.Retired.DoubleBit)
-	if isTrue(g.Retired.Pending) {
+	pages := gpu.OrZero(g.Retired.SingleBit) + gpu.OrZero(g.Retired.DoubleBit)
+	if gpu.IsTrue(g.Retired.Pending) {
 		full := pages >= fullRetired
 		h.sayOf(g, codes.RetirePending, lowered(Fail, !full, Warn), resetFix, "memory pages are to be retired at the next reset; %d are already", pages)
 	} else if pages > manyRetired {

@@ -43,7 +43,7 @@ func (h *hostJudge) busySeverity(g usedGPU, d plan.Device) Severity {
 	switch {
 	case h.in.Job.WithOthers():
 		return Info
-	case free > 0 && total != nil && used != nil && *total-min(*total, *used+orZero(reserved)) >= free:
+	case free > 0 && total != nil && used != nil && *total-min(*total, *used+gpu.OrZero(reserved)) >= free:
 		return Info
 	case h.part.Claimed:
 		return Fail
@@ -69,7 +69,7 @@ func useOf(g gpu.GPU, d plan.Device, owners map[int]string) holding {
 		if p.Memory == nil {
 			told = false
 		}
-		explained += orZero(p.Memory)
+		explained += gpu.OrZero(p.Memory)
 		if p.Kind != "graphics" && !isMPSServer(p.Name) {
 			s.holders = append(s.holders, p)
 		}

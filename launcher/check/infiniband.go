@@ -7,6 +7,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/plural"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // infiniband is about the ports that NCCL takes between hosts. A port that is down need
@@ -27,11 +28,11 @@ func (h *hostJudge) infiniband() {
 	if !h.byNetwork() || !h.hasActive("") || len(h.part.Devices) == 0 {
 		return
 	}
-	if isFalse(h.Facts.Verbs) {
+	if gpu.IsFalse(h.Facts.Verbs) {
 		h.say(codes.VerbsMissing, "", h.inContainer("docker: --device=/dev/infiniband and --cap-add=IPC_LOCK", "install rdma-core and load ib_uverbs"),
 			"ports are active, but /dev/infiniband/uverbs* are not there: NCCL would go by slow sockets, or differ from the others and hang")
 	}
-	if isFalse(h.Facts.PeerMemory) {
+	if gpu.IsFalse(h.Facts.PeerMemory) {
 		h.say(codes.PeerMemory, "", noDMA, "InfiniBand cannot reach GPU memory by itself (no nvidia_peermem, no dma-buf): all data goes through the host's memory")
 	}
 }

@@ -3,6 +3,8 @@ package check
 import (
 	"fmt"
 	"strings"
+
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Sight is what one host saw at a moment: which processes hold which devices.
@@ -73,7 +75,7 @@ type held struct {
 func total(all []held) string {
 	sum := uint64(0)
 	for _, h := range all {
-		sum += orZero(h.Bytes)
+		sum += gpu.OrZero(h.Bytes)
 	}
 	if sum == 0 {
 		return ""

@@ -21,7 +21,7 @@ func (c *chooser) busy(d Device) string {
 	g := c.card(d)
 	total, used, reserved := memoryOf(g, d)
 	if free := c.job.Placement.MinFree; free > 0 && total != nil && used != nil {
-		if left := *total - min(*total, *used+orZero(reserved)); left < free {
+		if left := *total - min(*total, *used+gpu.OrZero(reserved)); left < free {
 			return fmt.Sprintf("%s free of %s, less than min_free", bytesWord(left), bytesWord(*total))
 		}
 		return ""
@@ -134,16 +134,9 @@ func sameID(a, b *int) bool { return a != nil && b != nil && *a == *b }
 func explained(processes []gpu.Process) uint64 {
 	sum := uint64(0)
 	for _, p := range processes {
-		sum += orZero(p.Memory)
+		sum += gpu.OrZero(p.Memory)
 	}
 	return sum
-}
-
-func orZero(n *uint64) uint64 {
-	if n == nil {
-		return 0
-	}
-	return *n
 }
 
 func bytesWord(n uint64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }
@@ -174,10 +167,10 @@ func (p *Plan) Before(host int) []Before {
 		}
 		g := p.facts[host].Devices.Inventory.GPUs[d.card]
 		total, used, _ := memoryOf(g, d)
-		b := Before{Device: d, Total: orZero(total), Used: orZero(used), PIDs: map[int]bool{}}
+		b := Before{Device: d, Total: gpu.OrZero(total), Used: gpu.OrZero(used), PIDs: map[int]bool{}}
 		for _, process := range onDevice(g, d) {
 			b.PIDs[process.PID] = true
-			b.Holders = append(b.Holders, Holder{process.PID, orZero(process.Memory), p.facts[host].Devices.Owners[process.PID], process.Name})
+			b.Holders = append(b.Holders, Holder{process.PID, gpu.OrZero(process.Memory), p.facts[host].Devices.Owners[process.PID], process.Name})
 		}
 		all = append(all, b)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/memory"
 	"github.com/muster-dev/muster/launcher/plural"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // estimateMemory estimates what the job's ranks need of their GPUs' memory, and warns where
@@ -133,7 +134,7 @@ func (p *Plan) cardOf(host int, d Device) memory.Card {
 	if total == nil || used == nil {
 		return memory.Card{}
 	}
-	free := *total - min(*total, *used+orZero(reserved))
+	free := *total - min(*total, *used+gpu.OrZero(reserved))
 	return memory.Card{Free: &free, Used: *used}
 }
 

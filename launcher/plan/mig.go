@@ -221,7 +221,7 @@ func (c *chooser) pickOf(kind []Device, n int, taken []Device) []Device {
 
 func (c *chooser) sizeOf(d Device) uint64 {
 	total, _, _ := memoryOf(c.card(d), d)
-	return orZero(total)
+	return gpu.OrZero(total)
 }
 
 // parts takes n of the candidates, MIG devices of one profile, beside those that are taken

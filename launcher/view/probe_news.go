@@ -159,10 +159,10 @@ func networkNews(f facts.Host) []news {
 	for _, line := range slowPorts(f) {
 		all = append(all, news{line, true})
 	}
-	if isFalse(f.Verbs) && anyActive(f.HCAs) {
+	if gpu.IsFalse(f.Verbs) && anyActive(f.HCAs) {
 		all = append(all, news{"/dev/infiniband/uverbs* are not there: NCCL goes by slow sockets instead of InfiniBand", true})
 	}
-	if isFalse(f.PeerMemory) && anyActive(f.HCAs) {
+	if gpu.IsFalse(f.PeerMemory) && anyActive(f.HCAs) {
 		all = append(all, news{text: "InfiniBand cannot reach GPU memory by itself (no nvidia_peermem, no dma-buf): data goes through the host's memory"})
 	}
 	if memlock := f.Limits.Memlock.Hard; memlock != nil && *memlock < f.Memory && anyActive(f.HCAs) {
@@ -304,10 +304,6 @@ func number(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-func isTrue(b *bool) bool { return b != nil && *b }
-
-func isFalse(b *bool) bool { return b != nil && !*b }
-
 func some[T int | uint64](n *T) bool { return n != nil && *n > 0 }
 
 // gpuNews is what is unusual about one GPU.
@@ -328,9 +324,9 @@ func gpuNews(g gpu.GPU, d *facts.Devices) []news {
 		bad(true, "no proper answer")
 	}
 	bad(some(g.ECC.Volatile) || some(g.ECC.SRAMVolatile), "uncorrected memory errors since the driver was loaded")
-	bad(isTrue(g.Remapped.Failed), "bad memory rows could not be remapped: to be replaced")
-	bad(isTrue(g.Remapped.Pending), "memory rows are to be remapped at the next reset")
-	bad(isTrue(g.Retired.Pending), "memory pages are to be retired at the next reset")
+	bad(gpu.IsTrue(g.Remapped.Failed), "bad memory rows could not be remapped: to be replaced")
+	bad(gpu.IsTrue(g.Remapped.Pending), "memory rows are to be remapped at the next reset")
+	bad(gpu.IsTrue(g.Retired.Pending), "memory pages are to be retired at the next reset")
 	bad(g.Recovery != nil && *g.Recovery != "none", "the driver asks for a recovery action: %s", gpu.Spaced(or(g.Recovery, "")))
 	bad(g.Fabric != nil && *g.Fabric != "completed", "the NVSwitch fabric is not ready: %s", fabricWords(or(g.Fabric, "")))
 	bad(narrow(g.PCIe), "PCIe link x%s of x%s: badly seated, or a bad riser", number(g.PCIe.Width), number(g.PCIe.WidthMax))

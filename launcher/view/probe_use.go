@@ -32,7 +32,7 @@ func useNews(g gpu.GPU, d *facts.Devices) []news {
 	default:
 		add("compute mode %s", gpu.Spaced(mode))
 	}
-	if isTrue(g.MIG.Enabled) {
+	if gpu.IsTrue(g.MIG.Enabled) {
 		all = append(all, news{migWords(g), g.MIG.Instances != nil && len(g.MIG.Instances) == 0})
 	}
 	if g.MIG.Pending != nil && g.MIG.Enabled != nil && *g.MIG.Pending != *g.MIG.Enabled {
