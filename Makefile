@@ -14,7 +14,7 @@ CGO_PACKAGES := ./plugins/nvml/... ./cmd/muster-plugin-nvml ./launcher/testbed/g
 export CGO_CFLAGS  ?= -O2 -g -Wno-deprecated-declarations
 export CGO_LDFLAGS ?= -O2 -g -Wl,-z,lazy
 
-.PHONY: help build release run test race check fresh size bench gpu-check gpu-check-programs proto hosts deps clean
+.PHONY: help build release run test chaos race check fresh size bench gpu-check gpu-check-programs proto hosts deps clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -41,6 +41,13 @@ test: deps build
 	@CGO_ENABLED=1 bin/tools/gotest -count=1 $(filter ./plugins/% ./cmd/%,$(CGO_PACKAGES))
 	@MUSTER_BINARY=$(CURDIR)/bin/muster bin/tools/gotest -count=1 -p 2 -timeout 10m $$(go list ./... | grep -vE '$(COUNTING)')
 	@MUSTER_BINARY=$(CURDIR)/bin/muster bin/tools/gotest -count=1 -p 1 -timeout 15m $$(go list ./... | grep -E '$(COUNTING)')
+
+## make chaos    500 seeds of faults for gangs and 100 for tasks (root; half an hour)
+SEEDS      ?= 500
+TASK_SEEDS ?= 100
+chaos: deps build
+	@MUSTER_BINARY=$(CURDIR)/bin/muster MUSTER_FAULT_SEEDS=$(SEEDS) go test -count=1 -timeout 90m -run 'TestFaults$$' ./launcher/faulttest
+	@MUSTER_BINARY=$(CURDIR)/bin/muster MUSTER_FAULT_SEEDS=$(TASK_SEEDS) go test -count=1 -timeout 90m -run 'TestSweepFaults$$' ./launcher/faulttest
 
 ## make race     the tests that stay within one process, by the race detector
 SEPARATE := /(cmd|boundaries|bench|endtoend|faulttest|gpucheck|testbed|torchtest|examples)(/|$$)
