@@ -33,9 +33,10 @@ job "gpus" {
 
     # Ranks 0-3, 4-7, ... sit on GPUs that reach each other by NVLink. Sizes nest: each one
     # divides the next larger one.
-    groups        = { tensor = var.tensor }
-    groups_strict = true                   # where they cannot, nothing starts; false: a warning
+    groups = { tensor = var.tensor }
   }
+
+  check { severity = { slow_group = "fail" } } # where they cannot, nothing starts; without it: a warning
 
   env = { NCCL_DEBUG = "WARN" }
 

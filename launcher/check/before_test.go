@@ -185,7 +185,6 @@ var brokenGPUs = []scenario{
 	{code: codes.XidSinceBoot, severity: Info, where: "gpu02 3", says: "no rank uses it", ranks: "devices = [0]", wrong: xid(1, 3, 79, 1, "")},
 	{code: codes.XidSinceBoot, severity: Info, where: "gpu02 3", says: "Xid 94 since the boot", wrong: xid(1, 3, 94, 1, "Contained")},
 	{code: codes.XidSinceBoot, severity: Info, where: "gpu02 3", says: "Xid 31, 12 times", fix: "different programs", wrong: xid(1, 3, 31, 12, "MMU Fault")},
-	{code: codes.XidSinceBoot, severity: Warn, where: "gpu02 3", says: "Xid 63 since the boot", more: "restart {\n xid = { 63 = \"stop\" }\n}", wrong: xid(1, 3, 63, 1, "")},
 	{code: codes.XidsUnknown, severity: Info, where: "", says: "gpu01, gpu02: which errors", fix: "dmesg_restrict", wrong: everywhere(func(f *facts.Host) { f.Devices.NoXids = "operation not permitted" })},
 	{code: codes.RemapPending, severity: Warn, where: "gpu01 4", says: "next reset", wrong: on(0, 4, func(g *gpu.GPU) { g.Remapped.Pending, g.Remapped.Uncorrectable = ptr(true), ptr(512) })},
 	{code: codes.RetirePending, severity: Warn, where: "gpu01 4", says: "61 are already", wrong: on(0, 4, func(g *gpu.GPU) {

@@ -15,15 +15,11 @@ import (
 // state). What programs have done to themselves says nothing of the GPU, unless they are
 // many: then it may be the GPU that gets addresses wrong.
 func (h *hostJudge) xids(g usedGPU) {
-	var verdicts map[int]class.XidVerdict
-	if r := h.in.Job.Restart; r != nil {
-		verdicts = r.Xids
-	}
 	for _, x := range h.Facts.Devices.Xids {
 		if !samePCI(x.PCI, g.PCI) {
 			continue
 		}
-		known, by := class.JudgeXid(x.Number, x.Text, verdicts)
+		known, by := class.JudgeXid(x.Number, x.Text)
 		if by != 0 && h.reported(g, by) {
 			continue // that one is told
 		}

@@ -22,8 +22,6 @@ type MPS struct {
 	// Memory is how much of a GPU's memory a rank may take, in bytes, as Threads.
 	Memory   []uint64 `json:",omitempty"`
 	MemoryAt string   `json:",omitempty"`
-	// Exclusive has the GPU's compute mode set to exclusive process as long as the run lasts.
-	Exclusive bool
 	// Existing has ranks be clients of a daemon that is there already, in PipeDirectory; ""
 	// is where the host's own environment, or CUDA itself, looks for it.
 	Existing      bool
@@ -60,7 +58,6 @@ var mpsSchema = schema{
 		{name: "ranks_per_gpu", required: true},
 		{name: "active_thread_percentage"},
 		{name: "pinned_memory_limit"},
-		{name: "exclusive"},
 		{name: "daemon"},
 		{name: "pipe_directory"},
 	},
@@ -70,7 +67,6 @@ var mpsSchema = schema{
 		"replicas":                          "ranks_per_gpu = N",
 		"memory_limit":                      `pinned_memory_limit = "18GiB"`,
 		"thread_percentage":                 "active_thread_percentage = 25",
-		"compute_mode":                      "exclusive = true",
 		"log_directory":                     "nothing: the daemon's logs are kept with the run's",
 		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "active_thread_percentage = 25",
 		"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT":  `pinned_memory_limit = "18GiB"`,
@@ -94,22 +90,18 @@ func (d *decoder) mps(block *hclsyntax.Block, placement Placement) *MPS {
 	c := d.content(block.Body, block.DefRange(), mpsSchema)
 	m := &MPS{
 		RanksPerGPU: d.integer(c.attrs["ranks_per_gpu"], 1, maxPerHost),
-		Exclusive:   d.bool(c.attrs["exclusive"]),
 		Existing:    d.oneOf(c.attrs["daemon"], mpsOwn, []string{mpsOwn, mpsExisting}) == mpsExisting,
 		Range:       block.DefRange(),
 	}
 	m.Threads, m.ThreadsAt = perPlace(d, c.attrs["active_thread_percentage"], m.RanksPerGPU, d.threadPercentage)
 	m.Memory, m.MemoryAt = perPlace(d, c.attrs["pinned_memory_limit"], m.RanksPerGPU, d.memoryLimit)
 	m.PipeDirectory = d.pipeDirectory(c.attrs["pipe_directory"], m.Existing)
-	d.besideMPS(m, c, placement)
+	d.besideMPS(m, placement)
 	return m
 }
 
 // besideMPS checks an mps block against itself and the ranks block.
-func (d *decoder) besideMPS(m *MPS, c content, p Placement) {
-	if at, set := d.written(c.attrs["exclusive"]); set && m.Exclusive && m.Existing {
-		d.error(at, "Impossible pair", "exclusive = true changes the GPU's compute mode for a daemon of the run's own; with daemon = \"existing\" whoever runs the daemon decides that. Take one of the two out.")
-	}
+func (d *decoder) besideMPS(m *MPS, p Placement) {
 	if p.Visibility == "host" {
 		d.error(m.Range, "Impossible pair", "visibility = \"host\" shows a rank the GPUs of all, and with mps it sees its own only. Leave visibility out.")
 	}

@@ -17,7 +17,6 @@ var ranksSchema = schema{
 		{name: "visibility"},
 		{name: "device_names"},
 		{name: "groups"},
-		{name: "groups_strict"},
 		{name: "equal"},
 		{name: "bind"},
 	},
@@ -71,14 +70,13 @@ func (d *decoder) ranks(block *hclsyntax.Block) ranks {
 
 func (d *decoder) placement(c content) Placement {
 	return Placement{
-		Groups:       d.groups(c.attrs["groups"]),
-		GroupsStrict: d.bool(c.attrs["groups_strict"]),
-		Equal:        d.bool(c.attrs["equal"]),
-		Shared:       d.bool(c.attrs["shared"]),
-		Visibility:   d.oneOf(c.attrs["visibility"], "", visibilities),
-		DeviceNames:  d.oneOf(c.attrs["device_names"], "", namings),
-		Bind:         d.oneOf(c.attrs["bind"], "numa", bindings),
-		MinFree:      d.size(c.attrs["min_free"], 0, minMinFree, maxMinFree),
+		Groups:      d.groups(c.attrs["groups"]),
+		Equal:       d.bool(c.attrs["equal"]),
+		Shared:      d.bool(c.attrs["shared"]),
+		Visibility:  d.oneOf(c.attrs["visibility"], "", visibilities),
+		DeviceNames: d.oneOf(c.attrs["device_names"], "", namings),
+		Bind:        d.oneOf(c.attrs["bind"], "numa", bindings),
+		MinFree:     d.size(c.attrs["min_free"], 0, minMinFree, maxMinFree),
 
 		VisibilityAt:  d.valueAt(c.attrs["visibility"]),
 		DeviceNamesAt: d.valueAt(c.attrs["device_names"]),

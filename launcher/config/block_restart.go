@@ -25,9 +25,7 @@ type Restart struct {
 	Backoff      time.Duration // before the second restart; doubles
 	HealthyAfter time.Duration // an attempt that ran this long clears the count
 	On           []RestartRule
-	// Xids are what the file makes of the driver's errors, over muster's table.
-	Xids  map[int]class.XidVerdict `json:",omitempty"`
-	Range hcl.Range                `json:"-"`
+	Range        hcl.Range `json:"-"`
 }
 
 // RestartRule is an on block: what a restart after failures of a class changes. Several of
@@ -48,7 +46,7 @@ type RestartRule struct {
 
 var restartSchema = schema{
 	where:  "a restart block",
-	attrs:  []attrSchema{{name: "attempts"}, {name: "within"}, {name: "backoff"}, {name: "healthy_after"}, {name: "xid"}},
+	attrs:  []attrSchema{{name: "attempts"}, {name: "within"}, {name: "backoff"}, {name: "healthy_after"}},
 	blocks: []blockSchema{{name: "on", label: `"CLASS"`, many: true}},
 }
 
@@ -79,7 +77,6 @@ func (d *decoder) restart(block *hclsyntax.Block, job *Job, backend string) *Res
 		Within:       d.duration(c.attrs["within"], 0, time.Second, maxWindow),
 		Backoff:      d.duration(c.attrs["backoff"], defaultBackoff, 0, maxBackoff),
 		HealthyAfter: d.duration(c.attrs["healthy_after"], defaultHealthyAfter, time.Second, maxWindow),
-		Xids:         d.xids(c.attrs["xid"]),
 		Range:        block.DefRange(),
 	}
 	for _, on := range c.blocks["on"] {
@@ -161,33 +158,6 @@ func (d *decoder) ruleArgs(attr *hclsyntax.Attribute) []string {
 		args = append(args, d.word(word, "args"))
 	}
 	return args
-}
-
-// xids are verdicts by number, { 63 = "stop" }.
-func (d *decoder) xids(attr *hclsyntax.Attribute) map[int]class.XidVerdict {
-	value, ok := d.attr(attr)
-	if !ok {
-		return nil
-	}
-	if !value.Type().IsObjectType() && !value.Type().IsMapType() {
-		d.error(attr.Expr.Range(), "Wrong type", "xid is an object of numbers and verdicts, not %s: write { 63 = \"stop\" }.", describe(value))
-		return nil
-	}
-	found := map[int]class.XidVerdict{}
-	for it := value.ElementIterator(); it.Next(); {
-		key, verdict := it.Element()
-		number, isNumber := d.wholeNumber(key)
-		word, isText := d.scope.scalar(attr.Expr, verdict)
-		switch {
-		case !isNumber || number < 1 || number > 9999:
-			d.error(attr.Expr.Range(), "Invalid number", "%s is no Xid: these are the numbers that NVIDIA's driver writes, such as 63.", quoted(key.AsString()))
-		case !isText || !slices.Contains(class.XidWords, word):
-			d.error(attr.Expr.Range(), "Invalid value", "The verdict on Xid %d cannot be %s. It is one of \"%s\".", number, describe(verdict), strings.Join(class.XidWords, `", "`))
-		default:
-			found[number] = class.XidVerdict(word)
-		}
-	}
-	return found
 }
 
 // checkRule warns of what has no effect.

@@ -10,7 +10,7 @@ import (
 )
 
 // ofDevices are the arguments of a ranks block that mean nothing without devices.
-var ofDevices = []string{"bind", "device_names", "groups", "groups_strict", "min_free", "shared", "visibility"}
+var ofDevices = []string{"bind", "device_names", "groups", "min_free", "shared", "visibility"}
 
 // checkRanks checks what the job file says of ranks and devices against itself, host by
 // host. base is what a host has without a block of its own.
@@ -34,8 +34,6 @@ func (d *decoder) checkRanks(job *Job, r ranks, base Host) {
 			d.errorAlso(job.MPS.Range, hosts[0].Devices.Range, "Ranks and devices do not match", "mps has ranks share GPUs, and devices at %s leaves none. Leave the mps block out, or name devices.", hosts[0].Devices.Range)
 		}
 		d.warnWithoutDevices(r.attrs, hosts[0].Devices.Range)
-	} else if at, set := d.written(r.attrs["groups_strict"]); set && job.Placement.GroupsStrict && r.attrs["groups"] == nil {
-		d.warn(at, "Without effect", "groups_strict is about groups, and there are none: write groups = { tensor = 4 }, or leave it out.")
 	}
 }
 

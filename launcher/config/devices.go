@@ -30,8 +30,6 @@ func (d *decoder) devices(attr *hclsyntax.Attribute, def Devices) Devices {
 		}
 	} else if value, ok := d.value(attr.Expr); ok && value.IsNull() {
 		return def
-	} else if ok && (value.Type().IsObjectType() || value.Type().IsMapType()) {
-		devices.Kind, devices.List = DevicesProfiles, d.profileCounts(attr, value)
 	} else if ok && value.Type() == cty.String && profileForm.MatchString(strings.TrimSpace(value.AsString())) {
 		devices.Kind, devices.List = DevicesProfile, []DeviceRef{{profileName(value.AsString()), devices.Range}}
 	} else if ok {
@@ -77,7 +75,7 @@ func listAdvice(text string) string {
 		return " Write devices = [" + device + "]."
 	}
 	if profile, ok := meantProfile(text); ok {
-		return fmt.Sprintf(" Write devices = %q for all MIG devices of that profile, or { %q = 2 } for so many.", profile, profile)
+		return fmt.Sprintf(" Write devices = %q for all MIG devices of that profile, or [%[1]q, %[1]q] for two.", profile)
 	}
 	if near := nearest(text, []string{DevicesAll, DevicesNone}); near != "" {
 		return fmt.Sprintf(" Did you mean %q?", near)

@@ -30,7 +30,6 @@ var functions = map[string]function.Function{
 	"max":        stdlib.MaxFunc,
 	"merge":      stdlib.MergeFunc,
 	"min":        stdlib.MinFunc,
-	"prepend":    addTo("prepend", func(list, value, sep string) string { return value + sep + list }),
 	"range":      stdlib.RangeFunc,
 	"replace":    limited(stdlib.ReplaceFunc, checkReplace),
 	"split":      stdlib.SplitFunc,
@@ -43,6 +42,7 @@ var functions = map[string]function.Function{
 // impure are functions that users of Terraform look for, with what to do instead.
 var impure = map[string]string{
 	"file":      "A job file reads no other file: use a heredoc (<<EOT) for longer text.",
+	"prepend":   "Write append(value, list): it joins two texts, the first one in front.",
 	"env":       "A job file does not see the environment: declare a variable and pass it with -var, name variables of this machine in forward, or in env read the host's with env_of_host.",
 	"timestamp": "A job file does not see the clock: declare a variable and pass it with -var.",
 }

@@ -184,14 +184,13 @@ type EnvVar struct {
 
 // Placement is how ranks and devices are brought together, on all hosts.
 type Placement struct {
-	Groups       []Group // of ranks in a row that must sit on fast links; by size, largest first
-	GroupsStrict bool    // a group that cannot is an error
-	Equal        bool    // hosts with different numbers of ranks are an error
-	Shared       bool    // several ranks on one GPU, and busy GPUs, are meant
-	Visibility   string  // "host", "rank", or "" (host, unless a device demands rank)
-	DeviceNames  string  // "uuid", "index", or "" (uuid, unless the torch found is too old for it)
-	Bind         string  // "numa" (default) or "none"
-	MinFree      uint64  // bytes; a GPU with this much free memory is not busy; 0: not set
+	Groups      []Group // of ranks in a row that must sit on fast links; by size, largest first
+	Equal       bool    // hosts with different numbers of ranks are an error
+	Shared      bool    // several ranks on one GPU, and busy GPUs, are meant
+	Visibility  string  // "host", "rank", or "" (host, unless a device demands rank)
+	DeviceNames string  // "uuid", "index", or "" (uuid, unless the torch found is too old for it)
+	Bind        string  // "numa" (default) or "none"
+	MinFree     uint64  // bytes; a GPU with this much free memory is not busy; 0: not set
 	// VisibilityAt and DeviceNamesAt are where these are written, FILE:LINE,COLUMNS; "" where they
 	// are not.
 	VisibilityAt, DeviceNamesAt string

@@ -1,9 +1,7 @@
 package config
 
 import (
-	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -50,40 +48,4 @@ func (d *decoder) profileList(attr *hclsyntax.Attribute, elements []element) []D
 		found = append(found, DeviceRef{profileName(e.value.AsString()), e.expr.Range()})
 	}
 	return found
-}
-
-// profileCounts decodes { "1g.10gb" = 4 }; HCL orders the names.
-func (d *decoder) profileCounts(attr *hclsyntax.Attribute, value cty.Value) []DeviceRef {
-	at := attr.Expr.Range()
-	var found []DeviceRef
-	for it := value.ElementIterator(); it.Next(); {
-		key, count := it.Element()
-		name, n, ok := key.AsString(), 0, false
-		if !count.IsNull() && count.IsKnown() {
-			n, ok = d.wholeNumber(count)
-		}
-		switch {
-		case !profileForm.MatchString(name):
-			d.error(at, "Invalid devices", "%s is no profile of MIG%s Between braces stands how many MIG devices of a profile are taken, as in devices = { \"1g.10gb\" = 4 }.", quoted(name), profileAdvice(name))
-			continue
-		case !ok || n < 1 || n > maxDevices:
-			d.error(at, "Invalid devices", "The number of %s cannot be %s: it is how many MIG devices of that profile are taken on each host, from 1 to %d.", quoted(name), describe(count), maxDevices)
-			continue
-		}
-		found = append(found, slices.Repeat([]DeviceRef{{profileName(name), at}}, n)...)
-	}
-	switch {
-	case len(found) == 0 && value.LengthInt() == 0:
-		d.error(at, "Invalid devices", "The braces are empty. For no devices write devices = \"none\"; for MIG devices of a profile devices = { \"1g.10gb\" = 4 }.")
-	case len(found) > maxDevices:
-		d.error(at, "Too many devices", "devices asks for %d MIG devices; a host has at most %d devices.", len(found), maxDevices)
-	}
-	return found
-}
-
-func profileAdvice(name string) string {
-	if profile, ok := meantProfile(name); ok {
-		return fmt.Sprintf(": write %q.", profile)
-	}
-	return "."
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/restart"
 )
 
@@ -36,7 +35,6 @@ func TestAnEmptyRestartBlockHasDefaults(t *testing.T) {
 func TestRulesAreWhatTheBlockSays(t *testing.T) {
 	r := restartJob(t, `restart {
     within = "90s"
-    xid    = { 63 = "stop" }
     on "oom" {}
     on "oom.foreign_process" { wait_memory = "2m" }
     on "exit" {
@@ -49,7 +47,7 @@ func TestRulesAreWhatTheBlockSays(t *testing.T) {
       allocator { max_split_size = "64MiB" }
     }
   }`).Restart
-	if r.Xids[63] != class.XidStop || r.Within != 90*time.Second {
+	if r.Within != 90*time.Second {
 		t.Errorf("%+v", r)
 	}
 	got := r.Rules().On

@@ -40,7 +40,7 @@ var places = []string{
 	"command = [\"x\"]\n env = { PYTORCH_CUDA_ALLOC_CONF = %s, NCCL_ALGO = %[1]s }",
 	"command = [\"x\"]\n env = %s",
 	"command = [\"x\"]\n env = { A = env_of_host(%s) }",
-	"command = [\"x\"]\n env = { A = prepend(gpu.uuid, %s), B = append(%[1]s, env_of_host(\"X\")) }",
+	"command = [\"x\"]\n env = { A = append(%[1]s, tostring(gpu.uuid)), B = append(%[1]s, env_of_host(\"X\")) }",
 }
 
 // secretExpressions make something of the secret, or fail with it.
@@ -52,7 +52,7 @@ var secretExpressions = []string{
 	`tonumber(var.s)`, `tostring(var.s)`, `tonumber(var.o)`, `jsondecode(var.s)`, `jsonencode(var.s)`, `jsonencode(var.o)`, `format(var.s)`, `format("%d", var.s)`, `format("%s", var.s)`, `format("%v", var.o)`,
 	`join(var.s, ["a", "b"])`, `join(",", [var.s])`, `join(",", var.s)`, `split(var.s, "a")`, `split("-", var.s)`, `split("-", var.s)[99]`, `replace(var.s, "a", "b")`, `upper(var.s)`, `lower(var.s)`, `trimspace(var.s)`,
 	`coalesce(var.s)`, `coalesce(null, var.s)`, `concat([var.s], ["a"])`, `concat(var.s)`, `length(var.s)`, `length([var.s])`, `max(var.s, 1)`, `min(1, var.s)`, `ceil(var.s)`, `floor(var.s)`, `range(var.s)`,
-	`prepend(var.s, "a")`, `append("a", var.s)`, `prepend("a", "b", var.s)`, `var.s == "x"`, `var.s == var.o`, `var.s > 3`, `"${var.s}" + "${var.o}"`, `var.s == "" ? var.s : [var.s]`, `(var.s)`, `nothing(var.s)`, `var.s.${var.s}`,
+	`append("a", var.s)`, `append("b", "a", var.s)`, `var.s == "x"`, `var.s == var.o`, `var.s > 3`, `"${var.s}" + "${var.o}"`, `var.s == "" ? var.s : [var.s]`, `(var.s)`, `nothing(var.s)`, `var.s.${var.s}`,
 }
 
 // TestSecretsAreNeverShown: whatever is made of a secret, and wherever it stands, nothing
@@ -254,7 +254,7 @@ job "x" {
     }
   }
   env = {
-    LD = prepend(env_of_host("LD_LIBRARY_PATH"), "/opt")
+    LD = append("/opt", env_of_host("LD_LIBRARY_PATH"))
     PY = append(env_of_host(var.n), "/src", ";")
     G  = "${gpu.uuid}/${gpu.index}/${gpu.pci}"
     I  = 7 / (gpu.index - 1)

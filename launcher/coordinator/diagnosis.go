@@ -71,9 +71,6 @@ func (b *brain) evidenceOf(rank int, r *rankState) failure.RankEvidence {
 			found.NoEvents = cmp.Or(seen.Devices.Unsupported[d.UUID], seen.Devices.Unsupported[d.PCI])
 		}
 	}
-	if b.job.Restart != nil {
-		found.Xids = b.job.Restart.Xids
-	}
 	found.Steps = stepsIn(seen, b.job.Progress.Pattern)
 	found.Torch = torchTold(seen.Observed, seen.Age)
 	if o := seen.Observed; o != nil {

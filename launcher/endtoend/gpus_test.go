@@ -342,7 +342,6 @@ func TestWhatCannotBePlacedIsRefusedBeforeAnythingStarts(t *testing.T) {
 		{[]string{"nothing-installed"}, "", []string{"nothing-installed should have GPUs", "nvidia-smi is not installed"}},
 		{[]string{"l40s", "no-gpu"}, "", []string{"no-gpu has no GPU", "l40s has 4"}},
 		{[]string{"no-gpu"}, `per_host = "gpu"`, []string{"no-gpu has no GPU"}},
-		{[]string{"l40s"}, "groups = { tensor = 4 }\ngroups_strict = true", []string{"not on fast links", "rank 0's GPU 0"}},
 		{[]string{"l40s", "mixed"}, "equal = true", []string{"l40s 4, mixed 2"}},
 	} {
 		r := u.run("run", u.gpuJob(test.hosts, test.ranks)).exits(75).says(test.says...)

@@ -68,13 +68,13 @@ func (u *user) inParts(job string) (parts, uuids []string) {
 func TestAProfileGivesEachRankItsOwnMIGDeviceOverBothGPUs(t *testing.T) {
 	u := newUser(t, theParted(t))
 	for ranks, want := range map[string]string{
-		`devices = ["1g.10gb"]`:                     "0.1",
-		`devices = ["3g.40gb", "1g.10gb"]`:          "0.0 1.1",
-		`devices = { "1g.10gb" = 2 }`:               "0.1 1.1",
-		`devices = { "1g.10gb" = 3 }`:               "0.1 0.2 1.1",
-		`devices = "1g.10gb"`:                       "0.1 0.2 1.1 1.2",
-		"devices = \"3g.40gb\"\nper_host = \"gpu\"": "0.0 1.0",
-		"devices = 2":                               "0.0 1.0",
+		`devices = ["1g.10gb"]`:                       "0.1",
+		`devices = ["3g.40gb", "1g.10gb"]`:            "0.0 1.1",
+		`devices = ["1g.10gb", "1g.10gb"]`:            "0.1 1.1",
+		`devices = ["1g.10gb", "1g.10gb", "1g.10gb"]`: "0.1 0.2 1.1",
+		`devices = "1g.10gb"`:                         "0.1 0.2 1.1 1.2",
+		"devices = \"3g.40gb\"\nper_host = \"gpu\"":   "0.0 1.0",
+		"devices = 2":                                 "0.0 1.0",
 	} {
 		job := u.gpuJob([]string{"two"}, ranks+"\nbackend = \"gloo\"")
 		planned, uuids := u.inParts(job)
@@ -108,7 +108,7 @@ func TestALayoutThatIsNotThereIsExplainedAndNotMade(t *testing.T) {
 		says        []string
 	}{
 		{"two", `devices = ["7g.80gb"]`, []string{"gpus.hcl:", "two has no MIG device of profile 7g.80gb", "2 of 3g.40gb, 4 of 1g.10gb", "muster never changes the layout", "nvidia-smi mig -i 0 -cgi 7g.80gb -C"}},
-		{"two", `devices = { "1g.10gb" = 5 }`, []string{"5 MIG devices of profile 1g.10gb asked, but it has 4"}},
+		{"two", `devices = ["1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb"]`, []string{"5 MIG devices of profile 1g.10gb asked, but it has 4"}},
 		{"two", `devices = [0]`, []string{"GPU 0 has MIG on", theParted(t).Host("two").GPUs().GPUs[0].MIG.Instances[0].UUID}},
 		{"bare", "", []string{"GPU 1 has MIG on and it has no instances, and muster makes none", "nvidia-smi mig -i 1 -cgi"}},
 		{"bare", `devices = "1g.10gb"`, []string{"its GPUs with MIG have no devices", "nvidia-smi mig -i 1 -cgi 1g.10gb -C"}},
@@ -143,11 +143,11 @@ func TestNCCLBetweenMIGDevicesOfOneGPUHangsOnItsVersion(t *testing.T) {
 	u.run("run", job("newer", "2.31.1", uuids("newer"))).exits(0)
 	u.run("plan", job("newer", "2.31.1", uuids("newer"))).exits(0).prints("NCCL 2.31.1 takes MIG devices (experimental): those of one GPU reach each other directly")
 	u.run("plan", job("newer", "2.31.1", uuids("newer")), "--env", "1").exits(0).prints("NCCL_MULTI_RANK_GPU_ENABLE")
-	u.run("plan", job("newer", "2.31.1", `devices = { "1g.10gb" = 2 }`)).exits(0).prints("are taken of 1 GPU")
+	u.run("plan", job("newer", "2.31.1", `devices = ["1g.10gb", "1g.10gb"]`)).exits(0).prints("are taken of 1 GPU")
 	u.run("run", job("two", "2.27.5", uuids("two")+"\nbackend = \"gloo\"")).exits(0)
 	// One of each GPU is not refused, and not supported either.
-	u.run("plan", job("two", "2.27.5", `devices = { "1g.10gb" = 2 }`)).exits(0).prints("NCCL supports MIG devices since 2.31 only: there is 2.27.5")
-	u.run("run", job("two", "2.27.5", `devices = { "1g.10gb" = 2 }`)).exits(0)
+	u.run("plan", job("two", "2.27.5", `devices = ["1g.10gb", "1g.10gb"]`)).exits(0).prints("NCCL supports MIG devices since 2.31 only: there is 2.27.5")
+	u.run("run", job("two", "2.27.5", `devices = ["1g.10gb", "1g.10gb"]`)).exits(0)
 }
 
 func TestARankOnAnotherMIGDeviceThanPlannedIsToldOf(t *testing.T) {
@@ -162,7 +162,7 @@ func TestARankOnAnotherMIGDeviceThanPlannedIsToldOf(t *testing.T) {
 // A daemon of MPS is started for one part, and its clients are on that part.
 func TestMPSHasADaemonForEachMIGDevice(t *testing.T) {
 	u := newUser(t, theParted(t))
-	path := u.gpuJob([]string{"two"}, `devices = { "1g.10gb" = 2 }`, "mode = \"independent\"\n  mps {\n    ranks_per_gpu = 2\n    pinned_memory_limit = \"4GiB\"\n  }")
+	path := u.gpuJob([]string{"two"}, `devices = ["1g.10gb", "1g.10gb"]`, "mode = \"independent\"\n  mps {\n    ranks_per_gpu = 2\n    pinned_memory_limit = \"4GiB\"\n  }")
 	_, uuids := u.inParts(path)
 	found := landings(t, u.run("run", path).exits(0))
 	if len(found) != 4 {

@@ -49,7 +49,7 @@ func TestVariablesOfHostsAreAddedToWhereEachRankIs(t *testing.T) {
 	u := newUser(t, theUnlike(t))
 	u.runJob(job{script: u.dumping(), hosts: unlikeHosts, more: machinesOwn + `
   env = {
-    LD_LIBRARY_PATH = prepend(env_of_host("LD_LIBRARY_PATH"), "/opt/cuda/lib")
+    LD_LIBRARY_PATH = append("/opt/cuda/lib", env_of_host("LD_LIBRARY_PATH"))
     MANPATH         = append(env_of_host("NEVER_SET"), "/opt/man")
     OF_SETUP        = "${env_of_host("FROM_SETUP")}!"
     CARD            = gpu.uuid
@@ -196,7 +196,7 @@ func TestWhatDiffersBetweenHostsAndRanksIsShown(t *testing.T) {
   env = {
     SAME            = "all"
     SHARD           = rank.global % 2
-    LD_LIBRARY_PATH = prepend(env_of_host("LD_LIBRARY_PATH"), "/opt/cuda/lib")
+    LD_LIBRARY_PATH = append("/opt/cuda/lib", env_of_host("LD_LIBRARY_PATH"))
   }`})
 	u.run("plan", path, "--diff").exits(0).prints("SHARD", "LD_LIBRARY_PATH", "/opt/cuda/lib:/opt/left/lib").printsNothingOf("SAME", "\n  RANK\n")
 	var diff struct {

@@ -80,8 +80,6 @@ func TestAnErrorThatTheDriverReportsIsTheCauseOfADeath(t *testing.T) {
 		{"a number without a class", xids(8), "Xid 8", "gpu.xid", 8, "stopped processing", "", 2},
 		{"a number in no table", xids(999), "Xid 999", "gpu.xid", 999, "in no table", "", 2},
 		{"the program's own fault", xids(31, 43, 45), "Xid 31", "gpu.app_fault", 31, "address without memory", "", 1},
-		{"a verdict of the job file", xids(92), "Xid 92", "gpu.ecc", 92, "single-bit", "xid = { 92 = \"stop\" }", 1},
-		{"no verdict by the job file", xids(79), "Xid 79", "exit", 0, "status 1", "xid = { 79 = \"ignore\" }\non \"exit\" { attempts = 0 }", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			u := newUser(t, theMachines(t))

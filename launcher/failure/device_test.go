@@ -98,8 +98,6 @@ func TestTheDriverSaysWhatIsWrongWithAGPU(t *testing.T) {
 		{"a number without a class", onGPU("x", xids(8)), class.GPUXid, Certain, class.Yes, "Xid 8", ""},
 		{"a number in no table", onGPU("x", xids(999)), class.GPUXid, Certain, class.Yes, "in no table", ""},
 		{"a link", onGPU("x", xids(74)), class.GPUNVLink, Certain, class.OtherHost, "", ""},
-		{"the job file knows better", with(onGPU("x", xids(63)), func(e *Evidence) { e.Xids = map[int]class.XidVerdict{63: class.XidStop} }), class.GPUECC, Certain, class.OtherHost, "Xid 63", ""},
-		{"and may ignore one", with(onGPU(traceback("ValueError: x"), xids(74)), func(e *Evidence) { e.Xids = map[int]class.XidVerdict{74: class.XidIgnore} }), class.UserError, "", "", "", ""},
 		{"in the kernel's log, of the worker's GPU", with(onGPU("x", func([]GPU) {}), func(e *Evidence) {
 			e.Kernel = []string{"NVRM: Xid (PCI:0000:0f:00): 79, pid=1, name=python, GPU has fallen off the bus."}
 		}), class.GPULost, "", "", "", ""},

@@ -1,7 +1,6 @@
 package failure
 
 import (
-	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/progress"
 )
 
@@ -40,8 +39,6 @@ type Evidence struct {
 	Torch []TorchUse
 	// Snapshots are files that torch's memory_snapshot was written to.
 	Snapshots []string
-	// Xids are verdicts of the job file, by number, over those of class.FindXid.
-	Xids map[int]class.XidVerdict
 }
 
 // Memory are counters of OOM kills before the attempt and after the death.

@@ -147,7 +147,7 @@ func samePCI(a, b string) bool {
 // judge is what an Xid means for the worker: see class.JudgeXid.
 func (e Evidence) judge(x Xid, gpu string) seenXid {
 	s := seenXid{Xid: x, gpu: gpu}
-	s.known, s.by = class.JudgeXid(x.Number, x.Text, e.Xids)
+	s.known, s.by = class.JudgeXid(x.Number, x.Text)
 	return s
 }
 

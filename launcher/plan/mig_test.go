@@ -69,15 +69,15 @@ func TestMIGDevicesAreChosenByProfileAndSpreadOverTheirGPUs(t *testing.T) {
 	}{
 		{`devices = ["1g.10gb"]`, cut("3g.40gb 1g.10gb", "-"), "0.1"},
 		{`devices = ["1G.10GB", "3g.40gb"]`, cut("3g.40gb 1g.10gb", "-"), "0.1 0.0"},
-		{`devices = { "1g.10gb" = 2 }`, cut(small, small), "0.0 1.0"},
-		{`devices = { "1g.10gb" = 3 }`, cut(small, small), "0.0 0.1 1.0"},
-		{`devices = { "1g.10gb" = 5 }`, cut(small, small), "0.0 0.1 0.2 1.0 1.1"},
-		{`devices = { "1g.10gb" = 2, "2g.20gb" = 1 }`, cut("1g.10gb 1g.10gb 2g.20gb", "1g.10gb 2g.20gb"), "0.0 1.0 0.2"},
+		{`devices = ["1g.10gb", "1g.10gb"]`, cut(small, small), "0.0 1.0"},
+		{`devices = ["1g.10gb", "1g.10gb", "1g.10gb"]`, cut(small, small), "0.0 0.1 1.0"},
+		{`devices = ["1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb"]`, cut(small, small), "0.0 0.1 0.2 1.0 1.1"},
+		{`devices = ["1g.10gb", "1g.10gb", "2g.20gb"]`, cut("1g.10gb 1g.10gb 2g.20gb", "1g.10gb 2g.20gb"), "0.0 1.0 0.2"},
 		// The GPU with the most devices left comes first.
 		{`devices = ["1g.10gb"]`, cut("1g.10gb", small), "1.0"},
 		// One that others use comes last.
 		{`devices = ["1g.10gb"]`, use(cut(small, small), 0, 2), "1.0"},
-		{`devices = { "1g.10gb" = 4 }`, use(cut(small, small), 0, 0), "0.1 0.2 1.0 1.1"},
+		{`devices = ["1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb"]`, use(cut(small, small), 0, 0), "0.1 0.2 1.0 1.1"},
 		{`devices = "1g.10gb"`, cut("3g.40gb 1g.10gb", "-", "1g.10gb"), "0.1 2.0"},
 		{"devices = \"1g.10gb\"\nper_host = 2", cut(small, small), "0.0 1.0"},
 		{"devices = \"1g.10gb\"\nper_host = \"gpu\"", cut("1g.10gb", "1g.10gb"), "0.0 1.0"},
@@ -90,7 +90,7 @@ func TestMIGDevicesAreChosenByProfileAndSpreadOverTheirGPUs(t *testing.T) {
 			t.Errorf("%s: not claimed, though chosen as idle", test.ranks)
 		}
 	}
-	p := mustMake(t, on(t, 1, `devices = { "1g.10gb" = 2 }`), cut(small, small))
+	p := mustMake(t, on(t, 1, `devices = ["1g.10gb", "1g.10gb"]`), cut(small, small))
 	mustHold(t, text(p.Notes), "2 MIG devices of profile 1g.10gb are taken of 2 GPUs", "PCIe link", "NCCL before 2.31")
 }
 
@@ -107,25 +107,25 @@ func TestMIGDevicesThatNCCLJoinsAreOnOneGPUWhereOneHasThem(t *testing.T) {
 		host  facts.Host
 		want  string
 	}{
-		{`devices = { "1g.10gb" = 2 }`, newer(small, "1g.10gb 1g.10gb"), "1.0 1.1"},
-		{`devices = { "1g.10gb" = 3 }`, newer("1g.10gb 1g.10gb", small), "1.0 1.1 1.2"},
-		{`devices = { "1g.10gb" = 4 }`, newer("1g.10gb 1g.10gb", small), "0.0 1.0 1.1 1.2"},
-		{`devices = { "1g.10gb" = 1, "3g.40gb" = 1 }`, newer(small, "3g.40gb 1g.10gb"), "1.1 1.0"},
-		{"devices = { \"1g.10gb\" = 2 }\nbackend = \"gloo\"", newer(small, small), "0.0 1.0"},
-		{`devices = { "1g.10gb" = 2 }`, use(newer("1g.10gb 1g.10gb", small), 0, 0), "1.0 1.1"},
+		{`devices = ["1g.10gb", "1g.10gb"]`, newer(small, "1g.10gb 1g.10gb"), "1.0 1.1"},
+		{`devices = ["1g.10gb", "1g.10gb", "1g.10gb"]`, newer("1g.10gb 1g.10gb", small), "1.0 1.1 1.2"},
+		{`devices = ["1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb"]`, newer("1g.10gb 1g.10gb", small), "0.0 1.0 1.1 1.2"},
+		{`devices = ["1g.10gb", "3g.40gb"]`, newer(small, "3g.40gb 1g.10gb"), "1.1 1.0"},
+		{"devices = [\"1g.10gb\", \"1g.10gb\"]\nbackend = \"gloo\"", newer(small, small), "0.0 1.0"},
+		{`devices = ["1g.10gb", "1g.10gb"]`, use(newer("1g.10gb 1g.10gb", small), 0, 0), "1.0 1.1"},
 	} {
 		if got := onParts(mustMake(t, on(t, 1, test.ranks), test.host)); got != test.want {
 			t.Errorf("%s: ranks on %s, want %s", test.ranks, got, test.want)
 		}
 	}
-	p := mustMake(t, on(t, 1, `devices = { "1g.10gb" = 2 }`), newer(small, small))
+	p := mustMake(t, on(t, 1, `devices = ["1g.10gb", "1g.10gb"]`), newer(small, small))
 	mustHold(t, text(p.Notes), "2 MIG devices of profile 1g.10gb are taken of 1 GPU: this NCCL joins those of one GPU directly")
 	if e := env(t, p, 1, Meeting{}); e["NCCL_MULTI_RANK_GPU_ENABLE"] != "1" {
 		t.Errorf("NCCL_MULTI_RANK_GPU_ENABLE=%q", e["NCCL_MULTI_RANK_GPU_ENABLE"])
 	}
 	h := newer(small, small)
 	h.Devices.Inventory.CUDA = ptr("12.8")
-	if got := onParts(mustMake(t, on(t, 1, `devices = { "1g.10gb" = 2 }`), h)); got != "0.0 1.0" {
+	if got := onParts(mustMake(t, on(t, 1, `devices = ["1g.10gb", "1g.10gb"]`), h)); got != "0.0 1.0" {
 		t.Errorf("with an older driver: %s", got)
 	}
 }
@@ -165,8 +165,8 @@ func TestAProfileThatCannotBeHadIsExplainedAndNeverMade(t *testing.T) {
 			"muster never changes the layout", "nvidia-smi mig -i 0 -cgi 2g.20gb -C"}},
 		{`devices = "2g.20gb"`, cut("-", ""), []string{"m0 has no MIG device of profile 2g.20gb", "its GPUs with MIG have no devices", "mig -i 1 -cgi"}},
 		{`devices = "2g.20gb"`, cut("-", "-"), []string{"MIG is on for none of its GPUs", "nvidia-smi -i N -mig 1"}},
-		{`devices = { "1g.10gb" = 3 }`, cut("1g.10gb", "1g.10gb 3g.40gb"), []string{"3 MIG devices of profile 1g.10gb asked, but it has 2", "2 of 1g.10gb, 1 of 3g.40gb"}},
-		{`devices = { "1g.10gb" = 2 }`, use(cut("1g.10gb", "1g.10gb 3g.40gb"), 1, 0), []string{"only 1 of its 2 can be had", "MIG device 0 of GPU 1 is busy", "pid 100 (python)", "min_free"}},
+		{`devices = ["1g.10gb", "1g.10gb", "1g.10gb"]`, cut("1g.10gb", "1g.10gb 3g.40gb"), []string{"3 MIG devices of profile 1g.10gb asked, but it has 2", "2 of 1g.10gb, 1 of 3g.40gb"}},
+		{`devices = ["1g.10gb", "1g.10gb"]`, use(cut("1g.10gb", "1g.10gb 3g.40gb"), 1, 0), []string{"only 1 of its 2 can be had", "MIG device 0 of GPU 1 is busy", "pid 100 (python)", "min_free"}},
 		{`devices = "1g.10gb"`, use(cut("1g.10gb", "1g.10gb"), 1, 0), []string{"all 2 MIG devices are asked for", "MIG device 0 of GPU 1 is busy"}},
 		{"devices = \"1g.10gb\"\nper_host = 3", cut("1g.10gb", "1g.10gb"), []string{"3 ranks asked, but it has 2 MIG devices only"}},
 		{"min_free = \"12GiB\"\ndevices = [\"1g.10gb\"]", cut("1g.10gb", "-"), []string{"10.0 GiB free of 10.0 GiB, less than min_free"}},
@@ -174,7 +174,7 @@ func TestAProfileThatCannotBeHadIsExplainedAndNeverMade(t *testing.T) {
 		{"devices = [1]", cut("-", ""), []string{"GPU 1 has MIG on and cannot be used itself", "nvidia-smi mig -i 1 -cgi"}},
 		{"devices = 2", cut("-", ""), []string{"2 GPUs asked, but it has 1 GPU", "GPU 1 has MIG on and it has no instances"}},
 		{`devices = ["1g.10gb"]`, setVisible(cut("1g.10gb 3g.40gb"), migUUID(0, 1)), []string{"no MIG device of profile 1g.10gb among those that CUDA_VISIBLE_DEVICES=" + migUUID(0, 1) + " allows"}},
-		{"per_host = 1\ndevices = { \"1g.10gb\" = 2 }", cut("1g.10gb", "1g.10gb"), []string{"a process can use one MIG device only"}},
+		{"per_host = 1\ndevices = [\"1g.10gb\", \"1g.10gb\"]", cut("1g.10gb", "1g.10gb"), []string{"a process can use one MIG device only"}},
 	} {
 		mustHold(t, refusal(t, on(t, 1, test.ranks+"\nbackend = \"gloo\""), test.host), test.says...)
 	}
@@ -252,7 +252,7 @@ func TestMemoryThatComputeInstancesHaveInCommonIsCountedOnce(t *testing.T) {
 	}
 	h = use(h, 0, 1)
 	m[0].Used = m[1].Used
-	if p := mustMake(t, on(t, 1, "devices = { \"1c.3g.40gb\" = 1 }"), h); onParts(p) != "0.0" {
+	if p := mustMake(t, on(t, 1, "devices = [\"1c.3g.40gb\"]"), h); onParts(p) != "0.0" {
 		t.Errorf("beside a neighbour's compute instance: %s", onParts(p))
 	}
 }

@@ -109,11 +109,7 @@ func Make(job *config.Job, hosts []facts.Host) (*Plan, []Problem) {
 		p.nameNICs(i)
 	}
 	p.findGroups()
-	if slow := p.checkGroups(); job.Placement.GroupsStrict && len(slow) > 0 {
-		return nil, slow
-	} else {
-		p.Warnings = append(p.Warnings, slow...)
-	}
+	p.Warnings = append(p.Warnings, p.checkGroups()...)
 	p.Warnings = append(p.Warnings, p.LibraryProblems(Meeting{})...)
 	p.Warnings = append(p.Warnings, p.mpsProblems()...)
 	p.Warnings = append(p.Warnings, logouts(job, hosts)...)

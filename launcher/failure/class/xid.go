@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// XidVerdict is what a job makes of an Xid.
+// XidVerdict is what a run makes of an Xid.
 type XidVerdict string
 
-// What a job makes of an Xid; these are the words of restart { xid = { 63 = "stop" } }.
+// What a run makes of an Xid.
 const (
 	XidIgnore  XidVerdict = "ignore"  // a notice
 	XidEffect  XidVerdict = "effect"  // comes of another fault, or of a kill
@@ -17,9 +17,6 @@ const (
 	XidRestart XidVerdict = "restart" // the same host can go on
 	XidStop    XidVerdict = "stop"    // not on this host
 )
-
-// XidWords are the verdicts that a job file can give.
-var XidWords = []string{string(XidIgnore), string(XidRestart), string(XidProgram), string(XidStop)}
 
 // Xid is a number of NVIDIA's driver.
 type Xid struct {
@@ -42,10 +39,9 @@ func FindXid(number int) Xid {
 	return Xid{fmt.Sprintf("Xid %d, which is in no table", number), GPUXid, XidRestart}
 }
 
-// JudgeXid is what an Xid means by the table, by the text that the driver has put beside the
-// number, and by the job file's verdicts, which have the last word. By is the Xid that caused
-// it, as the driver says; 0 where it says nothing.
-func JudgeXid(number int, text string, verdicts map[int]XidVerdict) (x Xid, by int) {
+// JudgeXid is what an Xid means by the table and by the text that the driver has put beside the
+// number. By is the Xid that caused it, as the driver says; 0 where it says nothing.
+func JudgeXid(number int, text string) (x Xid, by int) {
 	x, by = FindXid(number), causeIn(text)
 	if by != 0 {
 		x = FindXid(by)
@@ -55,12 +51,6 @@ func JudgeXid(number int, text string, verdicts map[int]XidVerdict) (x Xid, by i
 		x.Verdict = XidIgnore
 	case number == 154 && strings.HasSuffix(strings.TrimSpace(text), "(None)"):
 		x.Verdict = XidIgnore
-	}
-	if v, ok := verdicts[number]; ok {
-		x.Verdict = v
-		if v == XidProgram {
-			x.Class = GPUAppFault
-		}
 	}
 	return x, by
 }

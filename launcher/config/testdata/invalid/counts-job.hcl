@@ -7,6 +7,5 @@ job "counts" {
     per_host = 4
     devices  = [0, 1]         # want: Ranks and devices do not match
     equal    = true
-    groups_strict = true      # warn: Without effect
   }
 }

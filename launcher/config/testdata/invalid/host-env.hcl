@@ -18,6 +18,6 @@ job "host-env" {
     K = append("a")                              # want: Not enough function arguments
     L = env_of_hots("A")                         # want: Unknown function
     M = append("a", null)                        # want: Invalid function argument
-    N = prepend(env_of_host("X"), "y")
+    N = prepend(env_of_host("X"), "y")           # want: Unknown function
   }
 }

@@ -8,7 +8,6 @@ job "a" {
     ranks_per_gpu            = 2
     active_thread_percentage = 0.5 # warn: Small percentage
     pinned_memory_limit      = "66561KiB" # want: Invalid size
-    exclusive                = true
     daemon                   = "exsiting" # want: Invalid value
   }
 }

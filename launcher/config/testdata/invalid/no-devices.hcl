@@ -10,7 +10,6 @@ job "none" {
     visibility    = "rank"    # warn: Without effect
     device_names  = null
     groups        = { a = 2 } # warn: Without effect
-    groups_strict = true      # warn: Without effect
     bind          = "numa"    # warn: Without effect
     equal         = true
   }

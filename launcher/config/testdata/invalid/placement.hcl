@@ -11,7 +11,6 @@ job "placement" {
     min_free      = "70GB"    # want: Invalid size
     visibility    = "all"     # want: Invalid value
     device_names  = "uid"     # want: Invalid value
-    groups_strict = 1         # want: Wrong type
     equal         = [true]    # want: Wrong type
     bind          = false     # want: Invalid value
     visiblity     = "host"    # want: Unsupported argument

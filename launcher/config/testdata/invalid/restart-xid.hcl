@@ -2,7 +2,7 @@ job "restart" {
   command = ["python", "train.py"]
   hosts "local" {}
   restart {
-    xid = { 63 = "drain", sixty = "stop", 0 = "stop" } # want: Invalid value | Invalid number | Invalid number
+    xid = { 63 = "stop" }               # want: Unsupported argument
   }
   progress {
     pattern = "step [0-9]+"             # want: Invalid pattern

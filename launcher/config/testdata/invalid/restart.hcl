@@ -8,7 +8,6 @@ job "restart" {
     backoff       = "soon"              # want: Invalid time
     healthy_after = "0s"                # want: Time out of range
     atempts       = 3                   # want: Unsupported argument
-    xid           = ["63"]              # want: Wrong type
     on {}                               # want: Missing label
     on "oom.capasity" {}                # want: Unknown class
     on "fragmentation" {}               # want: Unknown class

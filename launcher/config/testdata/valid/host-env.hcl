@@ -4,9 +4,9 @@ job "host-env" {
   hosts "local" {}
   ranks { per_host = 2 }
   env = {
-    LD_LIBRARY_PATH = prepend(env_of_host("LD_LIBRARY_PATH"), "/opt/lib")
+    LD_LIBRARY_PATH = append("/opt/lib", env_of_host("LD_LIBRARY_PATH"))
     PYTHONPATH      = append(env_of_host(var.name), "/src")
-    FLAGS           = append(prepend("", "-a", " "), "-b", " ")
+    FLAGS           = append(append("", "-a", " "), "-b", " ")
     NOTHING         = append(null, "")
     UUID            = gpu.uuid
     PCI             = gpu.pci == null ? "none" : lower(gpu.pci)

@@ -18,6 +18,5 @@ job "small-ones" {
     ranks_per_gpu            = 4
     active_thread_percentage = var.share
     pinned_memory_limit      = ["18GiB", "10GiB", "1536MiB", "0.5GiB"]
-    exclusive                = true
   }
 }

@@ -64,7 +64,6 @@ job "placement" {
     visibility    = "rank"
     device_names  = "index"
     groups        = { tensor = var.tensor, "pipeline" = 4, node = 8, data = 4 }
-    groups_strict = true
     equal         = var.equal
     bind          = "none"
   }

@@ -12,7 +12,6 @@ job "restart" {
     within        = "1h"
     backoff       = "20s"
     healthy_after = "15m"
-    xid           = { 63 = "stop", "92" = "restart" }
 
     on "oom.fragmentation" {
       allocator { max_split_size = "64MiB" }
