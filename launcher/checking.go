@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/muster-dev/muster/launcher/check"
+	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/coordinator"
 	"github.com/muster-dev/muster/launcher/notebook"
 	"github.com/muster-dev/muster/launcher/plan"
@@ -24,7 +25,7 @@ func Checking(none bool) string {
 // Checked is what came of checking the hosts of a job.
 type Checked struct {
 	Plan     *plan.Plan // nil where there is none
-	Findings []check.Finding
+	Findings []report.Finding
 }
 
 // DoChecks makes the hosts of a run ready and checks them, and starts nothing. A *Failure
@@ -62,12 +63,10 @@ func (v *checkView) Plan(p *plan.Plan) {
 func (v *checkView) Report(r *report.Report) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for _, f := range r.Findings {
-		v.Findings = append(v.Findings, check.Finding{Code: f.Code, Severity: check.Severity(f.Severity), Host: f.Host, GPU: f.GPU, Rank: f.Rank, Message: f.Message, Fix: f.Fix})
-	}
+	v.Findings = append(v.Findings, r.Findings...)
 	// What keeps a host from getting ready at all comes before any check of it.
 	if c := r.FirstCause; c != nil && check.Verdict(v.Findings) != check.Failed {
-		v.Findings = append(v.Findings, check.Finding{Code: notReady, Severity: check.Fail, Host: c.Host, Message: c.Message, Fix: lastWords(c)})
+		v.Findings = append(v.Findings, report.Finding{Code: notReady, Severity: codes.Fail, Host: c.Host, Message: c.Message, Fix: lastWords(c)})
 	}
 }
 

@@ -40,7 +40,7 @@ func (r *Run) DoCollective(ctx context.Context) (Checked, int, error) {
 // collective has the ranks of a plan that was checked measure: the same run with another
 // command, which is ended when its time is over. A *Failure says why there was nothing to
 // measure.
-func (r *Run) collective(ctx context.Context, p *plan.Plan) ([]check.Finding, error) {
+func (r *Run) collective(ctx context.Context, p *plan.Plan) ([]report.Finding, error) {
 	if p.Backend == "none" || p.Independent {
 		return nil, failure(report.ExitRefused, "there is nothing to measure: the ranks of this job do not work together (mode = \"independent\", or ranks { backend = \"none\" })")
 	}

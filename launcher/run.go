@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/coordinator"
+	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/notebook"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/remote"
@@ -77,7 +78,7 @@ type heldReport struct {
 
 // Report shows the end of a run, unless devices that were taken are all that is wrong.
 func (h *heldReport) Report(r *report.Report) {
-	if r.FirstCause != nil && r.FirstCause.Class == report.ClassTaken {
+	if r.FirstCause != nil && r.FirstCause.Class == class.Taken {
 		h.taken = r
 		return
 	}

@@ -11,12 +11,12 @@ package check
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/report"
 )
 
 // Severity is what a finding means for the job.
@@ -29,30 +29,8 @@ const (
 	Info = codes.Info
 )
 
-// Finding is something that was seen, and what to do about it.
-type Finding struct {
-	Code     string   `json:"code"` // see package codes
-	Severity Severity `json:"severity"`
-	Host     string   `json:"host"` // "" where it is about several
-	GPU      *int     `json:"gpu"`  // its number in nvidia-smi; null where it is about none or several
-	Rank     *int     `json:"rank"` // null where it is about none or several
-	// Message says what was seen, complete by itself: it begins with Where, if it is about
-	// a place. It may have several lines, the first of which says the whole.
-	Message string `json:"message"`
-	Fix     string `json:"fix"` // what to do; "" where nothing is to be done
-}
-
-// Where is the place that the message begins with, with the colon after it; "" where it
-// begins otherwise.
-func (f Finding) Where() string {
-	switch {
-	case f.Host == "":
-		return ""
-	case f.GPU != nil:
-		return fmt.Sprintf("%s GPU %d: ", f.Host, *f.GPU)
-	}
-	return f.Host + ": "
-}
+// Finding is what a check found.
+type Finding = report.Finding
 
 // Verdicts over findings.
 const (

@@ -45,7 +45,7 @@ func TestThePlansWarningsHaveCodes(t *testing.T) {
 
 func TestAFindingsJSONIsThatOfTheContract(t *testing.T) {
 	got, err := json.Marshal(Finding{Code: codes.GPULost, Severity: Fail, Host: "a", GPU: ptr(3), Message: "m"})
-	if want := `{"code":"gpu_lost","severity":"fail","host":"a","gpu":3,"rank":null,"message":"m","fix":""}`; err != nil || string(got) != want {
+	if want := `{"code":"gpu_lost","severity":"fail","host":"a","gpu":3,"rank":null,"message":"m","fix":"","attempt":0,"at":0}`; err != nil || string(got) != want {
 		t.Errorf("%s %v", got, err)
 	}
 }

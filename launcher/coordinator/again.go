@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
 )
@@ -38,7 +39,7 @@ func (b *brain) mayGoOn() bool { return b.again != "" && b.stop == nil && b.lost
 
 // nextAttempt puts the ended attempt away and takes a port for the next.
 func (b *brain) nextAttempt() {
-	b.putAway(report.Attempt{Class: report.ClassPort, Decision: "restart", Reason: b.again, Changes: map[string]string{"MASTER_PORT": "another"}})
+	b.putAway(report.Attempt{Class: class.Port, Decision: "restart", Reason: b.again, Changes: map[string]string{"MASTER_PORT": "another"}})
 }
 
 // tryRestart starts the next attempt once there is a port.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/failure"
+	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous/link"
@@ -284,14 +285,14 @@ func (b *brain) drain() {
 
 // closeHost has nothing more started on a host that is lost since at, and ends what runs
 // there.
-func (b *brain) closeHost(host int, at link.Instant, class, reason string) {
+func (b *brain) closeHost(host int, at link.Instant, how, reason string) {
 	h := b.hosts[host]
 	if h.closed != nil {
 		return
 	}
 	h.closedAt = at
-	h.closed = &report.Cause{Class: class, Message: reason, Host: h.name}
-	b.say(event.Event{Kind: event.Lost, Host: h.name, Message: reason, Silent: class == report.ClassHostLost})
+	h.closed = &report.Cause{Class: how, Message: reason, Host: h.name}
+	b.say(event.Event{Kind: event.Lost, Host: h.name, Message: reason, Silent: how == class.HostLost})
 	if h.linked && !h.gone {
 		b.send(host, message.Command{Stop: &message.Stop{Reason: reason}})
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous/link"
@@ -131,7 +132,7 @@ func TestTasksGoOnWithoutAHostThatIsSilent(t *testing.T) {
 		d.taskEnded(task, 0, 0)
 	}
 	r := d.end(0, 2)
-	if r.Exit != report.ExitUnreachable || r.FirstCause.Class != report.ClassHostLost || r.Ranks[2].Outcome != report.Failed || r.Ranks[7].Outcome != report.OK {
+	if r.Exit != report.ExitUnreachable || r.FirstCause.Class != class.HostLost || r.Ranks[2].Outcome != report.Failed || r.Ranks[7].Outcome != report.OK {
 		t.Errorf("the report is %+v", r)
 	}
 	if !slices.ContainsFunc(d.all, func(a action) bool { return a.event != nil && a.event.Kind == event.Lost && a.event.Host == "b" }) {

@@ -7,6 +7,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/plan"
@@ -235,6 +236,6 @@ func (b *brain) warn(host, format string, args ...any) {
 }
 
 func (b *brain) internal(err error) {
-	b.lost = &report.Cause{Class: report.ClassInternal, Message: err.Error()}
+	b.lost = &report.Cause{Class: class.Internal, Message: err.Error()}
 	b.stopAll(err.Error(), false)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
@@ -281,7 +282,7 @@ func TestALostConnectionStopsTheOthersAtOnce(t *testing.T) {
 	d.check("waits for the lost host", d.b.phase, stopping)
 	d.tick(d.b.lease, 0, 2)
 	r := d.end(0, 2)
-	d.check("class", r.FirstCause.Class, report.ClassAgent)
+	d.check("class", r.FirstCause.Class, class.AgentLost)
 	d.check("host", r.FirstCause.Host, "b")
 	d.check("exit", r.Exit, report.ExitUnreachable)
 }
@@ -308,7 +309,7 @@ func TestASilentHostIsLostAfterTheLease(t *testing.T) {
 		d.ended(rank, message.Ended{Sent: "SIGTERM"})
 	}
 	r := d.end(0, 1)
-	d.check("class", r.FirstCause.Class, report.ClassHostLost)
+	d.check("class", r.FirstCause.Class, class.HostLost)
 	if !strings.HasPrefix(r.FirstCause.Message, "no answer from c for 30s") {
 		t.Errorf("cause %q", r.FirstCause.Message)
 	}
@@ -320,8 +321,8 @@ func TestAHostThatWasSilentBeforeAWorkerFailedIsTheCause(t *testing.T) {
 		silent time.Duration // before the failure
 		class  string
 	}{
-		"silent for some heartbeats": {3 * time.Second, report.ClassHostLost},
-		"heard a moment ago":         {300 * time.Millisecond, report.ClassExit},
+		"silent for some heartbeats": {3 * time.Second, class.HostLost},
+		"heard a moment ago":         {300 * time.Millisecond, class.Exit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDrill(t).run()
@@ -353,7 +354,7 @@ func TestWhatWorkersMakeOfALostHostIsNoCause(t *testing.T) {
 	d.b.hostEmpty(0)
 	d.take()
 	r := d.end(1, 2)
-	d.check("class", r.FirstCause.Class, report.ClassAgent)
+	d.check("class", r.FirstCause.Class, class.AgentLost)
 	d.check("host", r.FirstCause.Host, "a")
 }
 
@@ -443,7 +444,7 @@ func TestAnEarlyExitIsSaidAndThenFails(t *testing.T) {
 		d.ended(rank, message.Ended{Sent: "SIGTERM"})
 	}
 	r := d.end(0, 1, 2)
-	d.check("class", r.FirstCause.Class, report.ClassEarlyExit)
+	d.check("class", r.FirstCause.Class, class.EarlyExit)
 	d.check("exit", r.Exit, report.ExitTimeout)
 }
 

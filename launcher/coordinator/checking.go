@@ -20,12 +20,12 @@ func (b *brain) passes() bool {
 	}
 	b.checked = true
 	for _, f := range b.judge() {
-		if f.Severity != report.SeverityFail && b.wasShown(f) {
+		if f.Severity != codes.Fail && b.wasShown(f) {
 			b.keep(&f)
 			continue
 		}
 		b.find(f)
-		if f.Severity == report.SeverityFail {
+		if f.Severity == codes.Fail {
 			b.refusals = append(b.refusals, refusal{host: f.Host, message: f.Words(), code: report.ExitRefused, found: f.Code})
 		}
 	}
@@ -37,18 +37,12 @@ func (b *brain) passes() bool {
 func (b *brain) judge() []report.Finding {
 	planned := append(check.Planned(b.plan.Warnings), check.Planned(b.ofLibraries())...)
 	all := check.Apply(append(planned, check.Before(b.checkInput())...), b.job.Check)
-	findings := make([]report.Finding, len(all))
-	for i, f := range all {
-		findings[i] = reported(f)
+	for i := range all {
 		if len(b.plan.Tasks) > 0 { // checks know places, which no task has yet
-			findings[i].Rank = nil
+			all[i].Rank = nil
 		}
 	}
-	return findings
-}
-
-func reported(f check.Finding) report.Finding {
-	return report.Finding{Code: f.Code, Severity: string(f.Severity), Host: f.Host, GPU: f.GPU, Rank: f.Rank, Message: f.Message, Fix: f.Fix}
+	return all
 }
 
 func (b *brain) checkInput() check.Input {
@@ -112,5 +106,5 @@ func (b *brain) ofLibraries() []plan.Problem {
 
 // unreachable is the finding of a head host that has no address which all others reach.
 func unreachable(host, message string) report.Finding {
-	return report.Finding{Code: codes.Unreachable, Severity: report.SeverityFail, Host: host, Message: host + ": " + message, Fix: check.UnreachableFix}
+	return report.Finding{Code: codes.Unreachable, Severity: codes.Fail, Host: host, Message: host + ": " + message, Fix: check.UnreachableFix}
 }

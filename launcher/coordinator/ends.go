@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/failure"
+	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous/link"
@@ -167,7 +168,7 @@ func (b *brain) dropped(host int, why string) {
 	case gathering:
 		b.refuse(host, "its agent's connection to the coordinator ended: "+why)
 	case running, restarting:
-		b.hostLost(host, b.now, report.ClassAgent, fmt.Sprintf("the agent on %s died or lost its connection (%s)", h.name, why))
+		b.hostLost(host, b.now, class.AgentLost, fmt.Sprintf("the agent on %s died or lost its connection (%s)", h.name, why))
 	}
 	b.advance()
 }
@@ -180,7 +181,7 @@ func (b *brain) failing(host int, f *message.Failing, at link.Instant) {
 	case gathering:
 		b.refuse(host, "its agent gave up: "+f.Reason)
 	case running, restarting:
-		b.hostLost(host, at, report.ClassAgent, fmt.Sprintf("%s ends its workers: %s", h.name, f.Reason))
+		b.hostLost(host, at, class.AgentLost, fmt.Sprintf("%s ends its workers: %s", h.name, f.Reason))
 	}
 }
 
@@ -193,7 +194,7 @@ func (b *brain) keeperDied() {
 		b.refusals = append(b.refusals, refusal{host: b.hosts[0].name, code: report.ExitUnreachable, message: "its keeper died"})
 		b.wrapUp()
 	case running, restarting:
-		b.hostLost(0, b.now, report.ClassAgent, message)
+		b.hostLost(0, b.now, class.AgentLost, message)
 		if b.places != nil { // this process goes too
 			b.lost = b.hosts[0].closed
 			b.stopAll(message, false)
@@ -236,14 +237,14 @@ func (b *brain) signal(name string) {
 }
 
 // hostLost: a host is no part of the run any more since at, which ends it for the others.
-func (b *brain) hostLost(host int, at link.Instant, class, message string) {
+func (b *brain) hostLost(host int, at link.Instant, how, message string) {
 	if b.places != nil {
-		b.closeHost(host, at, class, message)
+		b.closeHost(host, at, how, message)
 		return
 	}
 	b.lostAt = at
-	b.lost = &report.Cause{Class: class, Message: message, Host: b.hosts[host].name, Attempt: b.attempt}
-	b.say(event.Event{Kind: event.Lost, Host: b.hosts[host].name, Message: message, Silent: class == report.ClassHostLost})
+	b.lost = &report.Cause{Class: how, Message: message, Host: b.hosts[host].name, Attempt: b.attempt}
+	b.say(event.Event{Kind: event.Lost, Host: b.hosts[host].name, Message: message, Silent: how == class.HostLost})
 	b.stopAll(b.hosts[host].name+" is lost", false)
 }
 
@@ -285,7 +286,7 @@ func (b *brain) unheard(host int, last link.Instant) {
 	case gathering:
 		b.refuse(host, message)
 	case running, restarting:
-		b.hostLost(host, last, report.ClassHostLost, message)
+		b.hostLost(host, last, class.HostLost, message)
 	default:
 		b.say(event.Event{Kind: event.Lost, Host: h.name, Message: message, Silent: true})
 		b.lostWhileStopping(h, last, message)
@@ -306,7 +307,7 @@ func (b *brain) refuse(host int, message string) {
 func (b *brain) lostWhileStopping(h *hostState, last link.Instant, message string) {
 	if b.stop == nil && b.lost == nil && b.phase == stopping && b.places == nil {
 		b.lostAt = last.Add(link.HeartbeatOf(b.lease))
-		b.lost = &report.Cause{Class: report.ClassHostLost, Message: message, Host: h.name, Attempt: b.attempt}
+		b.lost = &report.Cause{Class: class.HostLost, Message: message, Host: h.name, Attempt: b.attempt}
 	}
 }
 
@@ -338,7 +339,7 @@ func (b *brain) checkEarlyExit() {
 	words := fmt.Sprintf("%s ended well %v ago, but %s still %s", b.listRanks(ended), passed.Round(time.Second), b.listRanks(others), run)
 	switch {
 	case passed >= b.early.Limit:
-		b.lost, b.lostAt = &report.Cause{Class: report.ClassEarlyExit, Message: words, Attempt: b.attempt}, b.now
+		b.lost, b.lostAt = &report.Cause{Class: class.EarlyExit, Message: words, Attempt: b.attempt}, b.now
 		b.stopAll(words+" (early_exit limit)", false)
 	case passed >= b.early.Notice && !b.earlySaid:
 		b.earlySaid = true

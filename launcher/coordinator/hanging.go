@@ -290,9 +290,9 @@ func (b *brain) concludeHang(a *asking) {
 func (b *brain) actOnHang(a *asking) {
 	cause, still := b.causeOfHang(a)
 	if b.job.Hang.Action == config.HangReport {
-		f := check.Finding{Code: checks.Silent, Severity: check.Warn, Host: cause.Host, Rank: cause.Rank, Message: cause.Message + "\n  " + strings.Join(cause.Evidence, "\n  "), Fix: strings.Join(cause.Advice, "; ")}
-		for _, f := range check.Apply([]check.Finding{f}, b.job.Check) {
-			b.find(reported(f))
+		f := report.Finding{Code: checks.Silent, Severity: checks.Warn, Host: cause.Host, Rank: cause.Rank, Message: cause.Message + "\n  " + strings.Join(cause.Evidence, "\n  "), Fix: strings.Join(cause.Advice, "; ")}
+		for _, f := range check.Apply([]report.Finding{f}, b.job.Check) {
+			b.find(f)
 		}
 		return
 	}
@@ -340,8 +340,8 @@ func (b *brain) judgeStraggler(seen []hang.Seen, after time.Duration) {
 		return
 	}
 	rank := s.Rank
-	b.findOnce(fmt.Sprintf("straggler %d", rank), check.Finding{
-		Code: checks.Straggler, Severity: check.Warn, Host: s.Host, Rank: &rank,
+	b.findOnce(fmt.Sprintf("straggler %d", rank), report.Finding{
+		Code: checks.Straggler, Severity: checks.Warn, Host: s.Host, Rank: &rank,
 		Message: fmt.Sprintf("%s on %s keeps the others waiting: %s", b.rankWords(rank), s.Host, s.Why),
 		Fix:     "see what only it does (its data, a checkpoint, an evaluation), and whether its GPU or host is slower: muster check --collective",
 	})

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/hang"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/observe"
@@ -53,7 +54,7 @@ func TestAHangEndsTheRunWithTheRankThatWasSilentFirst(t *testing.T) {
 		d.ended(rank, message.Ended{Sent: "SIGTERM", Signal: "SIGTERM"})
 	}
 	r := d.end(0, 1, 2)
-	if c := r.FirstCause; r.Exit != report.ExitTimeout || c.Class != report.ClassHang || c.Rank == nil || *c.Rank != 3 || c.Host != "b" || !strings.Contains(c.Tail, "step 5") {
+	if c := r.FirstCause; r.Exit != report.ExitTimeout || c.Class != class.Hang || c.Rank == nil || *c.Rank != 3 || c.Host != "b" || !strings.Contains(c.Tail, "step 5") {
 		t.Errorf("the report is %+v, its cause %+v", r, r.FirstCause)
 	} else if all := strings.Join(c.Evidence, "\n"); !strings.Contains(all, "futex_wait") || !strings.Contains(all, "rank 0 on a") {
 		t.Errorf("the evidence is %s", all)
@@ -108,7 +109,7 @@ func TestAHangIsRestartedByItsRule(t *testing.T) {
 	for rank := range 6 {
 		d.ended(rank, message.Ended{Sent: "SIGTERM", Signal: "SIGTERM"})
 	}
-	if d.b.attempt != 1 || len(d.b.past) != 1 || d.b.past[0].Class != report.ClassHang || d.b.past[0].Changes["NCCL_P2P_DISABLE"] == "" {
+	if d.b.attempt != 1 || len(d.b.past) != 1 || d.b.past[0].Class != class.Hang || d.b.past[0].Changes["NCCL_P2P_DISABLE"] == "" {
 		t.Errorf("attempt %d, past %+v", d.b.attempt, d.b.past)
 	}
 }

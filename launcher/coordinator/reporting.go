@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
@@ -32,7 +33,7 @@ func (b *brain) report() *report.Report {
 	case b.stop != nil && r.FirstCause == nil && b.allEndedWell(): // too late to change anything
 	case b.stop != nil && (r.FirstCause == nil || b.phaseWhenStopped()):
 		r.Outcome, r.Exit = report.Stopped, b.stop.exit
-		r.FirstCause = &report.Cause{Class: report.ClassStopped, Message: "stopped: " + b.stop.reason, Attempt: b.attempt}
+		r.FirstCause = &report.Cause{Class: class.Stopped, Message: "stopped: " + b.stop.reason, Attempt: b.attempt}
 		if b.places != nil && b.begun != 0 {
 			r.FirstCause.Message += fmt.Sprintf("; not done: %d of %s", b.undone(), plural.Of(b.plan.World(), b.plan.Unit()))
 		}
@@ -147,7 +148,7 @@ func (b *brain) cause() (*report.Cause, int) {
 	if len(b.refusals) > 0 {
 		return b.refusalCause()
 	}
-	if b.lost != nil && b.lost.Class == report.ClassInternal {
+	if b.lost != nil && b.lost.Class == class.Internal {
 		return b.lost, report.ExitInternal
 	}
 	if b.places != nil {
@@ -162,22 +163,22 @@ func (b *brain) cause() (*report.Cause, int) {
 	return nil, report.ExitOK
 }
 
-func lossExit(class string) int {
-	switch class {
-	case report.ClassInternal:
+func lossExit(name string) int {
+	switch name {
+	case class.Internal:
 		return report.ExitInternal
-	case report.ClassEarlyExit, report.ClassHang:
+	case class.EarlyExit, class.Hang:
 		return report.ExitTimeout
-	case report.ClassWrongGPU:
+	case class.WrongGPU:
 		return report.ExitRefused
 	}
 	return report.ExitUnreachable
 }
 
 func (b *brain) refusalCause() (*report.Cause, int) {
-	c := &report.Cause{Class: report.ClassRefused, Attempt: b.attempt}
+	c := &report.Cause{Class: class.Refused, Attempt: b.attempt}
 	if !slices.ContainsFunc(b.refusals, func(r refusal) bool { return !r.taken }) {
-		c.Class = report.ClassTaken
+		c.Class = class.Taken
 	}
 	exit := 0
 	var lines, found []string

@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/failure"
+	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/restart"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
@@ -27,7 +28,7 @@ type trials struct {
 func (b *brain) decide() bool {
 	b.trials.decision = nil
 	b.flagSurvived()
-	if b.stop != nil || b.job.Restart == nil || b.lost != nil && b.lost.Class == report.ClassInternal || len(b.refusals) > 0 {
+	if b.stop != nil || b.job.Restart == nil || b.lost != nil && b.lost.Class == class.Internal || len(b.refusals) > 0 {
 		return false
 	}
 	found, ok := b.diagnose()

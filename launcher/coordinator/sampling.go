@@ -12,6 +12,7 @@ import (
 	checks "github.com/muster-dev/muster/launcher/check/codes"
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/message"
+	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
@@ -62,8 +63,8 @@ func (b *brain) peaked(rank int, peaks []samples.Peak) {
 func (b *brain) grew(host int, g samples.Growth) {
 	message, fix := g.Words()
 	rank := g.Rank
-	b.findOnce(fmt.Sprintf("growth %d %s", rank, g.Kind), check.Finding{
-		Code: checks.MemoryGrowth, Severity: check.Warn, Host: b.hosts[host].name, Rank: &rank, Message: b.hosts[host].name + ": " + message, Fix: fix,
+	b.findOnce(fmt.Sprintf("growth %d %s", rank, g.Kind), report.Finding{
+		Code: checks.MemoryGrowth, Severity: checks.Warn, Host: b.hosts[host].name, Rank: &rank, Message: b.hosts[host].name + ": " + message, Fix: fix,
 	})
 }
 
@@ -93,20 +94,20 @@ func (b *brain) judgeBalance() {
 		message, fix := u.Words()
 		rank := u.Rank
 		host := b.hosts[b.ranks[rank].host].name
-		b.findOnce(fmt.Sprintf("imbalance %d", rank), check.Finding{
-			Code: checks.MemoryImbalance, Severity: check.Warn, Host: host, Rank: &rank, Message: host + ": " + message, Fix: fix,
+		b.findOnce(fmt.Sprintf("imbalance %d", rank), report.Finding{
+			Code: checks.MemoryImbalance, Severity: checks.Warn, Host: host, Rank: &rank, Message: host + ": " + message, Fix: fix,
 		})
 	}
 }
 
 // findOnce tells a finding of an attempt as the job file wants it, unless it was told.
-func (b *brain) findOnce(what string, f check.Finding) {
+func (b *brain) findOnce(what string, f report.Finding) {
 	if b.memory.said[what] || !b.job.Check.AfterStart {
 		return
 	}
 	b.memory.said[what] = true
-	for _, f := range check.Apply([]check.Finding{f}, b.job.Check) {
-		b.find(reported(f))
+	for _, f := range check.Apply([]report.Finding{f}, b.job.Check) {
+		b.find(f)
 	}
 }
 

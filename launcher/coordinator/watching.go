@@ -4,7 +4,9 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/check"
+	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous/link"
@@ -65,15 +67,15 @@ func (b *brain) judgeSight(host int) {
 	last := b.watch.last[host]
 	last.taken = b.now
 	for _, f := range check.Apply(b.watch.See(b.sightFor(host, last.sight)), b.job.Check) {
-		found := reported(f)
+		found := f
 		if found.Rank != nil && b.places != nil { // the watch knows places
 			found.Rank = b.unitAt(*found.Rank)
 		}
 		b.find(found)
-		if found.Severity != report.SeverityFail {
+		if found.Severity != codes.Fail {
 			continue
 		}
-		cause := &report.Cause{Class: report.ClassWrongGPU, Message: found.Words(), Host: found.Host, Rank: found.Rank, Attempt: b.attempt}
+		cause := &report.Cause{Class: class.WrongGPU, Message: found.Words(), Host: found.Host, Rank: found.Rank, Attempt: b.attempt}
 		switch {
 		case b.places != nil && found.Rank != nil:
 			b.sendHome(*found.Rank, cause)

@@ -127,20 +127,6 @@ func TestListsAreReadAndABusyServerIsNoEmptyOne(t *testing.T) {
 	}
 }
 
-func TestTheTableIsReadByItsColumnsNames(t *testing.T) {
-	const uuid = "GPU-00000001-0000-0000-0000-000000000001"
-	for _, layout := range []string{
-		"PID       ID        SERVER         DEVICE                                    NAMESPACE      COMMAND\n" +
-			"9741      0         6472           " + uuid + "  4026531836     ./matrix Mul\n",
-		"PID  ID  SERVER  DEVICE  PARTITION  NAMESPACE  COMMAND\n9741 0 6472 " + uuid + " - 4026531836 ./matrix Mul\n",
-	} {
-		got, err := parseTable(layout)
-		if want := (Client{9741, 6472, uuid, "./matrix Mul"}); err != nil || len(got) != 1 || got[0] != want {
-			t.Errorf("%+v, %v", got, err)
-		}
-	}
-}
-
 func TestLogsTellHowAServerEnded(t *testing.T) {
 	const log = `[2024-05-01 10:00:05.003 Control 13910] Starting new server 13929 for user 500
 [2024-05-01 10:05:00.000 Control 13910] Server 13929 exited with status 1

@@ -61,7 +61,7 @@ func TestEncryptedKeyIsAskedForOnce(t *testing.T) {
 				c.knows(t, s, "ed25519")
 				targets = append(targets, s.target())
 			}
-			hosts, errs := d.ConnectAll(bounded(t), targets)
+			hosts, errs := connectAll(bounded(t), d, targets)
 			must(t, errors.Join(errs...))
 			for _, h := range hosts {
 				must(t, h.Close())

@@ -110,18 +110,6 @@ func (d *Dialer) Connect(ctx context.Context, target Target) (Host, error) {
 	return h, nil
 }
 
-// ConnectAll connects to all targets at once. Both results follow the order of
-// the targets; each has either a host or an error.
-func (d *Dialer) ConnectAll(ctx context.Context, targets []Target) ([]Host, []error) {
-	hosts, errs := make([]Host, len(targets)), make([]error, len(targets))
-	var all sync.WaitGroup
-	for i, target := range targets {
-		all.Go(func() { hosts[i], errs[i] = d.Connect(ctx, target) })
-	}
-	all.Wait()
-	return hosts, errs
-}
-
 // maxAttempts bounds the handshakes for one host: each but the last ends with a
 // question that the user answered, or a server too busy to answer.
 const maxAttempts = 12

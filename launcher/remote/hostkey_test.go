@@ -154,7 +154,7 @@ func TestQuestionsComeOneAtATime(t *testing.T) {
 	for range 3 {
 		targets = append(targets, newServer(t, []ssh.PublicKey{c.key}).target())
 	}
-	hosts, errs := d.ConnectAll(bounded(t), targets)
+	hosts, errs := connectAll(bounded(t), d, targets)
 	must(t, errors.Join(errs...))
 	for _, h := range hosts {
 		must(t, h.Close())

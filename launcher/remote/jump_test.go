@@ -40,7 +40,7 @@ Host gpu*
 func TestProxyJump(t *testing.T) {
 	bastion, inner, c := farm(t)
 	d := c.dialer()
-	hosts, errs := d.ConnectAll(bounded(t), []Target{{Name: "gpu01"}, {Name: "gpu02"}, {Name: "gpu03"}})
+	hosts, errs := connectAll(bounded(t), d, []Target{{Name: "gpu01"}, {Name: "gpu02"}, {Name: "gpu03"}})
 	must(t, errors.Join(errs...))
 	p := begin(t, hosts[2], agentLaunch("pwd"))
 	if text := output(t, p); text != "/root\n" {
@@ -91,7 +91,7 @@ func TestJumpHostKeyIsVerified(t *testing.T) {
 	user := &answers{yes: true}
 	d := c.dialer()
 	d.Prompter = user
-	hosts, errs := d.ConnectAll(bounded(t), []Target{{Name: "gpu01"}, {Name: "gpu02"}})
+	hosts, errs := connectAll(bounded(t), d, []Target{{Name: "gpu01"}, {Name: "gpu02"}})
 	must(t, errors.Join(errs...))
 	for _, h := range hosts {
 		must(t, h.Close())

@@ -150,7 +150,7 @@ func TestAllErrorsAreReturned(t *testing.T) {
 	targets := []Target{{Name: "a.invalid"}, s.target(), {Name: "127.0.0.1", Port: freePort(t)}}
 	d := c.dialer()
 	d.Limit = 1
-	hosts, errs := d.ConnectAll(bounded(t), targets)
+	hosts, errs := connectAll(bounded(t), d, targets)
 	if errs[0] == nil || errs[1] != nil || errs[2] == nil || hosts[0] != nil || hosts[1] == nil || hosts[2] != nil {
 		t.Fatalf("hosts %v, errors %v", hosts, errs)
 	}

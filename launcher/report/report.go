@@ -4,8 +4,10 @@ package report
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/samples"
 )
@@ -85,13 +87,6 @@ func (r *Report) Unit() string {
 	return "rank"
 }
 
-// Severities of findings.
-const (
-	SeverityFail = "fail"
-	SeverityWarn = "warn"
-	SeverityInfo = "info"
-)
-
 // NoRestartBlock is the Reason of an attempt after which nothing else could follow.
 const NoRestartBlock = "the job file has no restart block"
 
@@ -101,19 +96,33 @@ const (
 	PlacementUnproven = "unproven"
 )
 
-// Finding is what a check has found; see muster check.
+// Finding is something that a check found, and what to do about it; see muster check.
 type Finding struct {
-	Code     string `json:"code"`
-	Severity string `json:"severity"`
-	Host     string `json:"host"` // "" where it is about several
-	GPU      *int   `json:"gpu"`
-	Rank     *int   `json:"rank"`
-	Message  string `json:"message"`
-	Fix      string `json:"fix"`
+	Code     string         `json:"code"` // see package codes
+	Severity codes.Severity `json:"severity"`
+	Host     string         `json:"host"` // "" where it is about several
+	GPU      *int           `json:"gpu"`  // its number in nvidia-smi; null where it is about none or several
+	Rank     *int           `json:"rank"` // null where it is about none or several
+	// Message says what was seen, complete by itself: it begins with Where, if it is about
+	// a place. It may have several lines, the first of which says the whole.
+	Message string `json:"message"`
+	Fix     string `json:"fix"` // "" where nothing is to be done
 	// Attempt is the one in which it was found, and At when, in seconds since 1970; 0: by a
 	// check before the start.
 	Attempt int     `json:"attempt"`
 	At      float64 `json:"at"`
+}
+
+// Where is the place that the message begins with, with the colon after it; "" where it
+// begins otherwise.
+func (f Finding) Where() string {
+	switch {
+	case f.Host == "":
+		return ""
+	case f.GPU != nil:
+		return fmt.Sprintf("%s GPU %d: ", f.Host, *f.GPU)
+	}
+	return f.Host + ": "
 }
 
 // Words are the finding as a sentence.
@@ -123,24 +132,6 @@ func (f Finding) Words() string {
 	}
 	return f.Message + "; " + f.Fix
 }
-
-// Classes of causes that are known without looking at evidence.
-const (
-	ClassExit     = "exit"      // a worker ended with a status other than 0
-	ClassSignal   = "signal"    // a worker was killed by a signal that muster did not send
-	ClassStart    = "start"     // a worker could not be started
-	ClassHostLost = "host.lost" // a host is not heard any more
-	ClassAgent    = "agent.lost"
-	ClassRefused  = "refused" // no worker was started
-	ClassTaken    = "taken"   // another run has taken a device while this one was on its way
-	ClassStopped  = "stopped" // by the user
-	ClassInternal = "internal"
-	ClassWrongGPU = "wrong_gpu" // a rank was on another GPU than planned, and the job file wants a stop then
-	ClassPort     = "port"      // MASTER_PORT was taken by another program
-	// ClassEarlyExit: a rank ended well while others ran on past the limit.
-	ClassEarlyExit = "early_exit"
-	ClassHang      = "hang" // nothing moved any more
-)
 
 // Cause is what came first.
 type Cause struct {

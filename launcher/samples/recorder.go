@@ -133,12 +133,6 @@ func (r *Recorder) Close() error {
 	return errors.Join(failed, r.file.flush(), r.file.f.Close())
 }
 
-// Path is where the file is.
-func (r *Recorder) Path() string { return r.file.f.Name() }
-
-// Largest is how large a file for so many slots may become, in bytes.
-func Largest(slots int) int64 { return Header{Slots: slots, Levels: levelsFor(slots)}.size() }
-
 const (
 	// mostBytes bounds a file: hosts with many slots keep fewer periods.
 	mostBytes  = 8 << 20

@@ -47,8 +47,8 @@ func record(t testing.TB, ranks int, hours, step float64, of func(rank int, at f
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("the file is for others too: %v", info.Mode())
 	}
-	if info.Size() > Largest(ranks) || info.Size() > mostBytes+headerSize {
-		t.Errorf("%v hours of %d ranks take %d bytes, more than %d", hours, ranks, info.Size(), Largest(ranks))
+	if info.Size() > largest(ranks) || info.Size() > mostBytes+headerSize {
+		t.Errorf("%v hours of %d ranks take %d bytes, more than %d", hours, ranks, info.Size(), largest(ranks))
 	}
 	return s
 }
@@ -85,10 +85,13 @@ func TestAThousandHoursStayWithinTheBoundAndAreKeptFromTheirBeginning(t *testing
 	}
 }
 
+// largest is how large a file for so many slots may become, in bytes.
+func largest(slots int) int64 { return Header{Slots: slots, Levels: levelsFor(slots)}.size() }
+
 func TestHostsWithManyRanksKeepLessAndStayWithinTheBound(t *testing.T) {
 	record(t, 64, 3, 10, func(rank int, at float64) (Values, int) { return only(RSS, at), 0 })
-	if Largest(64) > mostBytes+headerSize || Largest(mostSlots) > 2*mostBytes {
-		t.Errorf("64 ranks: %d bytes, %d ranks: %d", Largest(64), mostSlots, Largest(mostSlots))
+	if largest(64) > mostBytes+headerSize || largest(mostSlots) > 2*mostBytes {
+		t.Errorf("64 ranks: %d bytes, %d ranks: %d", largest(64), mostSlots, largest(mostSlots))
 	}
 }
 

@@ -10,8 +10,10 @@ import (
 	"github.com/mitchellh/go-wordwrap"
 
 	"github.com/muster-dev/muster/launcher/check"
+	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plural"
+	"github.com/muster-dev/muster/launcher/report"
 )
 
 // Checked is what checks of a job came to.
@@ -19,7 +21,7 @@ type Checked struct {
 	Job      string
 	Plan     *plan.Plan // nil where there is none: Findings say why
 	Checks   int        // how many kinds of findings were looked for
-	Findings []check.Finding
+	Findings []report.Finding
 }
 
 // Check writes the verdict and, below it, what was found: the worst first, each with what
@@ -43,13 +45,13 @@ func Check(s *Screen, c Checked) {
 
 // severities as they are told of, the worst first.
 var severities = []struct {
-	severity      check.Severity
+	severity      codes.Severity
 	title, colour string
 	noun          string
 }{
-	{check.Fail, "failures", "31", "failure"},
-	{check.Warn, "warnings", "33", "warning"},
-	{check.Info, "good to know", "36", "note"},
+	{codes.Fail, "failures", "31", "failure"},
+	{codes.Warn, "warnings", "33", "warning"},
+	{codes.Info, "good to know", "36", "note"},
 }
 
 func (c Checked) verdict(st *stream) string {
@@ -96,14 +98,14 @@ func (c Checked) looked() string {
 
 // shownFinding is a finding with the GPUs and ranks that it is true of.
 type shownFinding struct {
-	check.Finding
+	report.Finding
 	text  string // the message without the place
 	gpus  []int
 	ranks []int
 }
 
 // alike are the findings of a severity; those that differ in the GPU only are one.
-func alike(findings []check.Finding, severity check.Severity) []shownFinding {
+func alike(findings []report.Finding, severity codes.Severity) []shownFinding {
 	var all []shownFinding
 	for _, f := range findings {
 		if f.Severity != severity {
@@ -165,15 +167,15 @@ func paragraph(text, by string, width int) []byte {
 }
 
 type checkJSON struct {
-	Version  int             `json:"version"`
-	Job      string          `json:"job"`
-	Verdict  string          `json:"verdict"` // "pass", "warn" or "fail"
-	Findings []check.Finding `json:"findings"`
+	Version  int              `json:"version"`
+	Job      string           `json:"job"`
+	Verdict  string           `json:"verdict"` // "pass", "warn" or "fail"
+	Findings []report.Finding `json:"findings"`
 }
 
 // CheckJSON writes what checks came to as one JSON object (version 1).
 func CheckJSON(w io.Writer, c Checked) error {
-	out := checkJSON{Version: 1, Job: c.Job, Verdict: check.Verdict(c.Findings), Findings: []check.Finding{}}
+	out := checkJSON{Version: 1, Job: c.Job, Verdict: check.Verdict(c.Findings), Findings: []report.Finding{}}
 	out.Findings = append(out.Findings, c.Findings...)
 	return writeJSON(w, out)
 }

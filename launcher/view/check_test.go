@@ -6,40 +6,40 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/muster-dev/muster/launcher/check"
 	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/report"
 )
 
 // onTwoMachines are findings of a job on two machines.
-func onTwoMachines(t *testing.T, findings ...check.Finding) Checked {
+func onTwoMachines(t *testing.T, findings ...report.Finding) Checked {
 	t.Helper()
 	return Checked{Job: "llama", Plan: planOf(t, ""), Checks: len(codes.Names(codes.Before)), Findings: findings}
 }
 
-func ofGPU(code string, severity check.Severity, host string, gpu, rank int, text, fix string) check.Finding {
-	f := check.Finding{Code: code, Severity: severity, Host: host, GPU: &gpu, Rank: &rank, Fix: fix}
+func ofGPU(code string, severity codes.Severity, host string, gpu, rank int, text, fix string) report.Finding {
+	f := report.Finding{Code: code, Severity: severity, Host: host, GPU: &gpu, Rank: &rank, Fix: fix}
 	f.Message = f.Where() + text
 	return f
 }
 
-func badDay() []check.Finding {
-	var all []check.Finding
-	all = append(all, ofGPU(codes.GPULost, check.Fail, "hgx02", 3, 11, "lost, fallen off the bus (0000:4b:00.0)", "the machine needs a reboot; until then leave it out"),
-		check.Finding{Code: codes.NCCLDiffers, Severity: check.Fail, Message: "hosts differ in NCCL: 2.20.5 on hgx01; 2.27.3 on hgx02", Fix: "install the same everywhere"},
-		check.Finding{Code: codes.Unreachable, Severity: check.Fail, Host: "hgx01", Fix: "a firewall is the usual reason",
+func badDay() []report.Finding {
+	var all []report.Finding
+	all = append(all, ofGPU(codes.GPULost, codes.Fail, "hgx02", 3, 11, "lost, fallen off the bus (0000:4b:00.0)", "the machine needs a reboot; until then leave it out"),
+		report.Finding{Code: codes.NCCLDiffers, Severity: codes.Fail, Message: "hosts differ in NCCL: 2.20.5 on hgx01; 2.27.3 on hgx02", Fix: "install the same everywhere"},
+		report.Finding{Code: codes.Unreachable, Severity: codes.Fail, Host: "hgx01", Fix: "a firewall is the usual reason",
 			Message: "hgx01: none of its addresses is reached by every host\n  FROM   10.0.0.1 (eno1)\n  hgx02  no: connection refused"})
 	for i := range 4 {
-		all = append(all, ofGPU(codes.PCIeNarrow, check.Warn, "hgx01", i, i, "PCIe link x8 of x16", "reseat the card"))
+		all = append(all, ofGPU(codes.PCIeNarrow, codes.Warn, "hgx01", i, i, "PCIe link x8 of x16", "reseat the card"))
 	}
-	all = append(all, ofGPU(codes.GPUInUse, check.Warn, "hgx01", 5, 5, "40.0 GiB in use: python\x1b[2J (pid 4242, bob, 40.0 GiB)", ""))
+	all = append(all, ofGPU(codes.GPUInUse, codes.Warn, "hgx01", 5, 5, "40.0 GiB in use: python\x1b[2J (pid 4242, bob, 40.0 GiB)", ""))
 	rank, gpu := 3, 0
-	all = append(all, check.Finding{Code: codes.ExtraGPU, Severity: check.Warn, Host: "hgx01", GPU: &gpu, Rank: &rank,
+	all = append(all, report.Finding{Code: codes.ExtraGPU, Severity: codes.Warn, Host: "hgx01", GPU: &gpu, Rank: &rank,
 		Message: "rank 3 on hgx01 opened GPU 0 (0000:1b:00.0), which is rank 0's: memory of it is taken (0.5 GiB)", Fix: "call torch.cuda.set_device(LOCAL_RANK) before the first CUDA call"})
-	return append(all, check.Finding{Code: codes.HiddenProcess, Severity: check.Info, Host: "hgx02", Message: "hgx02: muster runs in a container"})
+	return append(all, report.Finding{Code: codes.HiddenProcess, Severity: codes.Info, Host: "hgx02", Message: "hgx02: muster runs in a container"})
 }
 
 func TestChecksAsPeopleReadThem(t *testing.T) {
-	refused := Checked{Job: "llama", Findings: []check.Finding{{Code: "no_gpu", Severity: check.Fail, Host: "hgx01", Message: "hgx01 has no GPU: nothing was found"}}}
+	refused := Checked{Job: "llama", Findings: []report.Finding{{Code: "no_gpu", Severity: codes.Fail, Host: "hgx01", Message: "hgx01 has no GPU: nothing was found"}}}
 	for name, c := range map[string]Checked{
 		"well":    onTwoMachines(t),
 		"broken":  onTwoMachines(t, badDay()...),
@@ -55,7 +55,7 @@ func TestChecksAsPeopleReadThem(t *testing.T) {
 func TestChecksFitATerminal(t *testing.T) {
 	var out bytes.Buffer
 	long := strings.Repeat("word ", 60)
-	c := onTwoMachines(t, ofGPU(codes.Throttled, check.Warn, "hgx01", 1, 1, long, long))
+	c := onTwoMachines(t, ofGPU(codes.Throttled, codes.Warn, "hgx01", 1, 1, long, long))
 	Check(&Screen{out: stream{w: &out, terminal: true, colour: true}}, c)
 	for line := range strings.Lines(out.String()) {
 		if len(line) > 100 {
@@ -77,9 +77,9 @@ func TestChecksJSONIsAContract(t *testing.T) {
 		}
 	}
 	golden(t, "check/contract.json", out.Bytes())
-	for want, severity := range map[string]check.Severity{"fail": check.Fail, "warn": check.Warn, "pass": check.Info} {
+	for want, severity := range map[string]codes.Severity{"fail": codes.Fail, "warn": codes.Warn, "pass": codes.Info} {
 		out.Reset()
-		if err := CheckJSON(&out, Checked{Findings: []check.Finding{{Severity: severity}}}); err != nil || !strings.Contains(out.String(), fmt.Sprintf("\"verdict\": %q", want)) {
+		if err := CheckJSON(&out, Checked{Findings: []report.Finding{{Severity: severity}}}); err != nil || !strings.Contains(out.String(), fmt.Sprintf("\"verdict\": %q", want)) {
 			t.Errorf("%s: %v\n%s", severity, err, out.String())
 		}
 	}

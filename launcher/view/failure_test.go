@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/report"
 )
 
@@ -12,7 +13,7 @@ func twice(rep *report.Report) {
 	rep.Attempts = []report.Attempt{
 		{Attempt: 0, Started: 1000, Outcome: report.Failed, Class: "hang", Message: "nothing has moved\n  for long", Decision: "restart",
 			Reason: "restart 1 of 1 after hang, with NCCL_P2P_DISABLE = 1", Changes: map[string]string{"NCCL_P2P_DISABLE": "1"}},
-		{Attempt: 1, Started: 2000, Outcome: report.Failed, Class: report.ClassExit, Decision: "end", Reason: "1 of 1 restart used: 1 for hang"},
+		{Attempt: 1, Started: 2000, Outcome: report.Failed, Class: class.Exit, Decision: "end", Reason: "1 of 1 restart used: 1 for hang"},
 	}
 	for i := range rep.Ranks {
 		rep.Ranks[i].Ends[0].Attempt = 1
@@ -66,7 +67,7 @@ func TestTheReportSaysWhyATaskWasStartedAgain(t *testing.T) {
 			rep.Ranks[i].Task, rep.Ranks[i].Outcome = []string{}, report.OK
 		}
 		rep.Ranks[1].Outcome = report.Failed
-		rep.Ranks[2].Ends = []report.End{{Class: report.ClassExit, Message: "task 2 on gpu1 ended with exit status 9", Decision: "restart", Reason: "restart 1 of 2"}, {Attempt: 1}}
+		rep.Ranks[2].Ends = []report.End{{Class: class.Exit, Message: "task 2 on gpu1 ended with exit status 9", Decision: "restart", Reason: "restart 1 of 2"}, {Attempt: 1}}
 	})
 	if want := "  task 2, attempt 0 (exit): task 2 on gpu1 ended with exit status 9; started again: restart 1 of 2\n"; !strings.Contains(got, want) {
 		t.Errorf("%s\nlacks\n%s", got, want)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mitchellh/go-wordwrap"
 
+	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
@@ -45,10 +46,10 @@ func noticesOf(s event.State, now time.Time) []notice {
 }
 
 // isNews reports whether a finding is more than good to know.
-func isNews(f report.Finding) bool { return f.Severity != report.SeverityInfo }
+func isNews(f report.Finding) bool { return f.Severity != codes.Info }
 
 func (n *notice) take(f report.Finding) {
-	if f.Severity == report.SeverityFail {
+	if f.Severity == codes.Fail {
 		n.kind = "failure"
 	}
 	n.text, n.code, n.fix = f.Message, f.Code, f.Fix

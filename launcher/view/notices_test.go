@@ -8,18 +8,20 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/report"
 )
 
 var (
-	silent = report.Finding{Code: "silent", Severity: report.SeverityWarn, Host: "gpu02", Attempt: 1,
+	silent = report.Finding{Code: "silent", Severity: codes.Warn, Host: "gpu02", Attempt: 1,
 		Message: "no output, no progress and no work of all 3 ranks for 10m0s; rank 2 on gpu02 is the one to look at: it is at step 5, the others at step 6 or later" +
 			"\n  rank 2 on gpu02: at step 5, silent for 601 s, pid 4242 is S (sleeping), by py-spy in get (queue.py:171) < load (data.py:40) < main (train.py:20)" +
 			"\n  rank 0 on gpu01: at step 6, silent for 600 s"}
-	leak    = report.Finding{Code: "memory_growth", Severity: report.SeverityWarn, Host: "gpu01", Message: "gpu01: rank 0 grows", Fix: "look for what is kept"}
-	related = report.Finding{Code: "wrong_gpu", Severity: report.SeverityFail, Host: "gpu01", Message: "gpu01: rank 0 is on GPU 3"}
-	trifle  = report.Finding{Code: "trifle", Severity: report.SeverityInfo, Message: "good to know"}
+	leak    = report.Finding{Code: "memory_growth", Severity: codes.Warn, Host: "gpu01", Message: "gpu01: rank 0 grows", Fix: "look for what is kept"}
+	related = report.Finding{Code: "wrong_gpu", Severity: codes.Fail, Host: "gpu01", Message: "gpu01: rank 0 is on GPU 3"}
+	trifle  = report.Finding{Code: "trifle", Severity: codes.Info, Message: "good to know"}
 )
 
 // noticed is a run in its second attempt of which much has come up.
@@ -97,7 +99,7 @@ func TestOfManyNoticesTheNewestAreShown(t *testing.T) {
 // reported is the text of the report of a failed run.
 func reported(change func(*report.Report)) string {
 	rep := failed()
-	rep.Attempts = []report.Attempt{{Started: 1000, Outcome: report.Failed, Class: report.ClassExit, Decision: "end", Reason: report.NoRestartBlock}}
+	rep.Attempts = []report.Attempt{{Started: 1000, Outcome: report.Failed, Class: class.Exit, Decision: "end", Reason: report.NoRestartBlock}}
 	change(rep)
 	var out bytes.Buffer
 	Report(&Screen{out: stream{w: &out}, err: stream{w: &bytes.Buffer{}}}, rep)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/notebook"
 	"github.com/muster-dev/muster/launcher/plan"
@@ -176,7 +177,7 @@ func (r *Run) taskMoved(run, done, failed int) {
 // found tells of a finding. What fails is told by the report, and what is only for the
 // record by muster check.
 func (r *Run) found(f *report.Finding) {
-	if f != nil && f.Severity == report.SeverityWarn {
+	if f != nil && f.Severity == codes.Warn {
 		r.Say(r.screen.err.paint("33", "warning: ") + f.Words())
 	}
 }

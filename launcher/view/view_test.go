@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/notebook"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/report"
@@ -190,14 +192,14 @@ func failed() *report.Report {
 	}
 	return &report.Report{
 		Version: 1, Run: "j-abc", Job: "j", Outcome: report.Failed, Exit: 3,
-		FirstCause: &report.Cause{Class: report.ClassExit, Message: "rank 1 on gpu1 ended with exit status 3", Host: "gpu1", Rank: &rank,
+		FirstCause: &report.Cause{Class: class.Exit, Message: "rank 1 on gpu1 ended with exit status 3", Host: "gpu1", Rank: &rank,
 			Evidence: []string{}, Numbers: map[string]float64{}, Log: "/state/rank-1.log", Tail: "Traceback\n\x1b[2JValueError: boom\n"},
 		Attempts: []report.Attempt{{Outcome: report.Failed, Changes: map[string]string{}}},
 		Ranks: []report.Rank{
 			end(0, report.End{Signal: "SIGTERM", StoppedByMuster: "SIGTERM"}), end(1, report.End{Exit: 3}),
 			end(2, report.End{Exit: 1}), end(3, report.End{Signal: "SIGKILL", StoppedByMuster: "SIGKILL"}),
 		},
-		Left: []string{}, Warnings: []string{}, Findings: []report.Finding{{Code: "silent", Severity: report.SeverityWarn, Message: "nothing moves"}},
+		Left: []string{}, Warnings: []string{}, Findings: []report.Finding{{Code: "silent", Severity: codes.Warn, Message: "nothing moves"}},
 	}
 }
 

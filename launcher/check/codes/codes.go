@@ -71,7 +71,6 @@ const (
 	PCIeSlow          = "pcie_slow"
 	GPUInUse          = "gpu_in_use"
 	MemoryUnexplained = "memory_unexplained"
-	LeftBehind        = "left_behind"
 	FewerGPUs         = "fewer_gpus"
 	PersistenceOff    = "persistence_off"
 
@@ -160,7 +159,6 @@ var All = []Code{
 	{Name: PCIeSlow, Severity: Warn, When: Before, Meaning: "a GPU's PCIe link cannot be as fast as those of its sisters"},
 	{Name: GPUInUse, Severity: Warn, Worst: Fail, When: Before, Meaning: "somebody else's processes hold memory of a GPU of the plan"},
 	{Name: MemoryUnexplained, Severity: Warn, Worst: Fail, When: Before, Meaning: "memory of a GPU is in use that no process explains"},
-	{Name: LeftBehind, Severity: Warn, When: Before, Meaning: "a process of an earlier attempt still holds a GPU"},
 	{Name: FewerGPUs, Severity: Warn, Worst: Fail, When: Before, Meaning: "a host has fewer GPUs than on its PCI bus, or than its sister hosts"},
 	{Name: PersistenceOff, Severity: Info, Worst: Warn, When: Before, Meaning: "the driver is unloaded whenever nobody uses the GPU"},
 

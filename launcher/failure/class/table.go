@@ -63,6 +63,13 @@ const (
 	None          = "none"
 )
 
+// Names that reports have beside these, and no rule of a job file.
+const (
+	Taken    = "taken"     // another run took a device before this one could
+	WrongGPU = "wrong_gpu" // a rank was on another GPU than planned, and the job file stops the run for that
+	Port     = "port"      // MASTER_PORT was taken by another program
+)
+
 // Advice that several classes share. What can be done about GPU memory is in the order of
 // least cost: a setting, then time, then code.
 var (

@@ -67,15 +67,6 @@ func (p Pattern) Read(line string) (Mark, bool) {
 	return usual(line)
 }
 
-// Step is the number of the line's step, or of its epoch where it has no step.
-func Step(line string, p Pattern) (n int, ok bool) {
-	m, ok := p.Read(line)
-	if m.Step < 0 {
-		return m.Epoch, ok
-	}
-	return m.Step, ok
-}
-
 // Forms that programs use: "step 12/500", "Step: 12", "global_step=12", {"step": 12},
 // "iteration     100/ 5000 |" (Megatron), "Epoch [3/10], Step [100/600]", "Epoch: [0]
 // [10/1000]" (torchvision), "Epoch 0:  6%|#  | 320/5001 [6:28<94:39, 1.4it/s" (tqdm).

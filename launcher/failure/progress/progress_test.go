@@ -48,11 +48,11 @@ func TestAnOwnPatternIsTheOnlyOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, ok := Step("batch #1,204 of step 7", p); !ok || n != 1204 {
-		t.Errorf("got %d %v", n, ok)
+	if m, ok := p.Read("batch #1,204 of step 7"); !ok || m.Step != 1204 {
+		t.Errorf("got %v %v", m, ok)
 	}
-	if n, ok := Step("step 7", p); ok {
-		t.Errorf("got %d", n)
+	if m, ok := p.Read("step 7"); ok {
+		t.Errorf("got %v", m)
 	}
 	for _, bad := range []string{"step (", "step [0-9]+", "(a)(b)", "(.*)"} {
 		if _, err := Compile(bad); err == nil {
