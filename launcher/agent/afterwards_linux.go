@@ -90,7 +90,7 @@ func (a *agent) lookForAll() {
 	go func() {
 		found, err := probeWithin(context.Background(), prober, afterLimit)
 		ended := link.Now()
-		a.post(func() { a.lookedAfter(mine, attempt, found, err, ended) })
+		a.loop.Post(func() { a.lookedAfter(mine, attempt, found, err, ended) })
 	}()
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/agent/loop"
+	"github.com/muster-dev/muster/launcher/agent/mps"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous/link"
@@ -14,7 +16,7 @@ import (
 
 // A restart must not wait for what has nothing to do with it.
 func TestOnlyAnEndThatADeviceMayHaveHadToDoWithWaitsForALook(t *testing.T) {
-	watched, blind := &agent{}, &agent{}
+	watched, blind := &agent{loop: loop.New()}, &agent{}
 	watched.sight.stop = func() {}
 	says := func(text string) *message.Evidence { return &message.Evidence{Stderr: []byte(text)} }
 	for _, c := range []struct {
@@ -57,7 +59,7 @@ func TestAnEndIsKeptBackForALookAndNoLonger(t *testing.T) {
 		{"the look takes too long", afterLimit, nil, "", false},
 		{"the look has failed", hearLimit, &looked{}, "the driver hangs", false},
 	} {
-		a := &agent{workers: map[int]*worker{}}
+		a := &agent{loop: loop.New(), mps: mps.New(mps.Config{}), workers: map[int]*worker{}}
 		a.sight = sight{stop: func() {}, ecc: uncorrected(gpusWith(1)), ears: newEars()}
 		w := &worker{rank: 3, concluded: true, scene: &scenery{workers: 1}}
 		a.workers[3] = w
@@ -96,7 +98,7 @@ func TestTheLookBeforeADeathHadEndedBeforeIt(t *testing.T) {
 }
 
 func TestFloodsOfEventsAreBounded(t *testing.T) {
-	a := &agent{}
+	a := &agent{loop: loop.New()}
 	a.sight.ears = newEars()
 	for range 1000 {
 		a.report(gpu.Event{Kind: gpu.EventSingleBit, UUID: "GPU-a"}, 1)
@@ -114,7 +116,7 @@ func TestFloodsOfEventsAreBounded(t *testing.T) {
 }
 
 func TestAnEventOfAMIGInstanceIsOfItsUUID(t *testing.T) {
-	a := &agent{}
+	a := &agent{loop: loop.New()}
 	gi := 2
 	a.sight.looks[0].found = &gpu.Inventory{GPUs: []gpu.GPU{{UUID: "GPU-a", MIG: gpu.MIG{Instances: []gpu.MIGInstance{{UUID: "MIG-1", GI: new(1)}, {UUID: "MIG-2", GI: new(2)}}}}}}
 	for want, e := range map[string]gpu.Event{"MIG-2": {UUID: "GPU-a", GI: &gi}, "GPU-a": {UUID: "GPU-a"}, "GPU-b": {UUID: "GPU-b", GI: &gi}} {

@@ -11,39 +11,33 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/muster-dev/muster/launcher/agent/loop"
+	"github.com/muster-dev/muster/launcher/agent/mps"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/keeper"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/ranklog"
+	"github.com/muster-dev/muster/launcher/rundir"
 	"github.com/muster-dev/muster/launcher/sampling"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
 
-// place is where a keeper and its agent keep things and how they start themselves.
-type place struct {
-	run       string // "": of none
-	stateDir  string
-	socketDir string
-	program   []string // see keeper.Program
-}
-
 // agent starts and watches the workers of its host. Its loop owns all state; what
 // runs beside it posts functions to it.
 type agent struct {
-	place
+	place    rundir.Place
+	loop     *loop.Loop
 	look     *look
 	plugins  *keeper.Supervisor
-	mps      mpsHost
+	mps      *mps.Daemons
 	clearing bool // what is left is being ended
 	keeper   *keeper.Conn
 	reaper   *proc.Reaper
 	words    *words
 	facts    facts.Host
 	identity *link.Identity
-	inbox    chan func()
 
-	member   *link.Member // nil before the Join
 	joining  bool
 	name     string
 	lease    time.Duration
@@ -80,21 +74,22 @@ type agent struct {
 
 // run is the agent's life.
 func (a *agent) run() error {
-	a.inbox = make(chan func(), 64)
+	a.loop = loop.New()
 	a.workers, a.pushes = map[int]*worker{}, map[string]chan struct{}{}
 	a.plugins = keeper.NewSupervisor(a.keeper)
+	a.mps = mps.New(mps.Config{Place: a.place, Loop: a.loop, Reaper: a.reaper, Supervisor: a.plugins, Lost: a.loseMPS})
 	a.digestPace.Store(int64(sampling.QuietPace))
 	a.turns = map[turn]chan struct{}{}
 	a.follows, a.unfollow = context.WithCancel(context.Background())
 	defer a.unfollow()
-	go a.words.listen(func(m *message.ToAgent, err error) { a.post(func() { a.hear(m, err) }) })
+	go a.words.listen(func(m *message.ToAgent, err error) { a.loop.Post(func() { a.hear(m, err) }) })
 	go a.listenToKeeper()
 	go a.introduce()
 	for !a.finished {
 		select {
-		case f := <-a.inbox:
+		case f := <-a.loop.Calls():
 			f()
-		case m, ok := <-a.orders():
+		case m, ok := <-a.loop.Commands():
 			if ok {
 				a.obey(m)
 			}
@@ -103,15 +98,6 @@ func (a *agent) run() error {
 		a.tick(link.Now())
 	}
 	return a.leave()
-}
-
-func (a *agent) post(f func()) { a.inbox <- f }
-
-func (a *agent) orders() <-chan []byte {
-	if a.member == nil {
-		return nil
-	}
-	return a.member.Messages()
 }
 
 // pace is how long the loop may sleep: short while ranks are being ended or a port
@@ -149,10 +135,10 @@ func (a *agent) listenToKeeper() {
 		m, _, err := a.keeper.Receive()
 		if err != nil {
 			a.plugins.KeeperGone()
-			a.post(func() { a.fail("its keeper died") })
+			a.loop.Post(func() { a.fail("its keeper died") })
 			return
 		}
-		a.post(func() { a.handle(m) })
+		a.loop.Post(func() { a.handle(m) })
 	}
 }
 
@@ -177,17 +163,6 @@ func (a *agent) handle(m keeper.Message) {
 	}
 }
 
-func (a *agent) tell(n message.Update) { a.tellAt(n, link.Now()) }
-
-// tellAt tells what happened earlier.
-func (a *agent) tellAt(n message.Update, at link.Instant) {
-	if a.member == nil {
-		return
-	}
-	n.At = at
-	a.member.Send(message.Encode(n))
-}
-
 // obey carries out an order of the coordinator.
 func (a *agent) obey(payload []byte) {
 	var o message.Command
@@ -199,17 +174,17 @@ func (a *agent) obey(payload []byte) {
 	case o.Prepare != nil:
 		go func() {
 			p := a.prepare(o.Prepare)
-			a.post(func() {
+			a.loop.Post(func() {
 				a.workdir, a.base = p.workdir, p.base
-				a.tell(message.Update{Prepared: &p.news})
+				a.loop.Report(message.Update{Prepared: &p.news})
 			})
 		}()
 	case o.HoldPort != nil:
 		a.takePort(o.HoldPort)
 	case o.Serve != nil:
 		go func() {
-			news := a.serve(o.Serve)
-			a.post(func() { a.tell(message.Update{Served: news}) })
+			news := a.mps.Serve(o.Serve)
+			a.loop.Post(func() { a.loop.Report(message.Update{Served: news}) })
 		}()
 	case o.Start != nil:
 		a.start(o.Start)
@@ -254,7 +229,7 @@ func (a *agent) takePort(o *message.HoldPort) {
 	} else {
 		a.hold, news.Port = hold, hold.port
 	}
-	a.tell(message.Update{PortHeld: news})
+	a.loop.Report(message.Update{PortHeld: news})
 }
 
 func (a *agent) start(o *message.Start) {
@@ -266,7 +241,7 @@ func (a *agent) start(o *message.Start) {
 	scene := newScenery(a.checkpointFolder(o.Checkpoints))
 	defer scene.endUnlessShown()
 	defer a.watchDevices(o)
-	defer a.watchMPS()
+	defer a.mps.Watch()
 	for _, r := range o.Ranks {
 		w, err := a.startWorker(o, r)
 		if err != nil {
@@ -277,12 +252,12 @@ func (a *agent) start(o *message.Start) {
 			if errors.Is(err, errNoKeeper) { // that came first
 				a.fail("its keeper died")
 			}
-			a.tell(message.Update{Ended: ended})
+			a.loop.Report(message.Update{Ended: ended})
 			continue
 		}
 		w.show(scene)
 		a.workers[r.Rank] = w
-		a.tell(message.Update{Started: &message.Started{Attempt: o.Attempt, Rank: r.Rank, PID: w.child.ID.PID, Log: w.log.Path()}})
+		a.loop.Report(message.Update{Started: &message.Started{Attempt: o.Attempt, Rank: r.Rank, PID: w.child.ID.PID, Log: w.log.Path()}})
 	}
 }
 
@@ -347,6 +322,20 @@ func (a *agent) warnOfLog(w *worker) {
 		return
 	}
 	w.warned = true
-	a.tell(message.Update{Warning: &message.Warning{Rank: w.rank,
+	a.loop.Report(message.Update{Warning: &message.Warning{Rank: w.rank,
 		Message: fmt.Sprintf("its output cannot be kept any more: %v; the worker goes on", failure)}})
+}
+
+// loseMPS kills the ranks of a daemon that is lost, at once.
+func (a *agent) loseMPS(lost *message.MPSLost) {
+	if a.failing != "" || a.clearing {
+		return
+	}
+	for _, w := range a.workers {
+		if slices.Contains(lost.Locals, w.local) {
+			w.stop(0, true)
+		}
+	}
+	lost.Attempt = a.attempt
+	a.loop.Report(message.Update{MPSLost: lost})
 }

@@ -3,9 +3,9 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/agent/loop"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/plugins/external"
 	"github.com/muster-dev/muster/plugins/gpu"
@@ -39,7 +39,7 @@ func newEars() ears { return ears{deaf: "nobody listens yet", once: map[string]b
 func (a *agent) listenToDriver(ctx context.Context, attempt int) {
 	plugin := a.look.first(a.place, a.plugins)
 	if plugin == nil {
-		a.post(func() { a.heardNothing(attempt, errors.New("nvidia-smi tells of no events"), false) })
+		a.loop.Post(func() { a.heardNothing(attempt, errors.New("nvidia-smi tells of no events"), false) })
 		return
 	}
 	defer plugin.Close() // what cannot be ended the keeper sees to
@@ -51,12 +51,12 @@ func (a *agent) listenToDriver(ctx context.Context, attempt int) {
 			return
 		case err == nil:
 			listened = true
-			a.post(func() { a.heard(attempt, heard) })
+			a.loop.Post(func() { a.heard(attempt, heard) })
 			continue
 		}
 		deaths++
 		again := listened && deaths < mostDeaths
-		a.post(func() { a.heardNothing(attempt, err, listened) })
+		a.loop.Post(func() { a.heardNothing(attempt, err, listened) })
 		if !again {
 			return
 		}
@@ -75,7 +75,7 @@ func (a *agent) heardNothing(attempt int, err error, listened bool) {
 	a.sight.ears.deaf = ownWords(err).Error()
 	if listened && !a.sight.ears.once["deaf"] {
 		a.sight.ears.once["deaf"] = true
-		a.tell(message.Update{Warning: &message.Warning{Rank: -1, Message: fmt.Sprintf("errors of its GPUs may be missed: %v; the run goes on", ownWords(err))}})
+		a.loop.Warn(loop.Host, "errors of its GPUs may be missed: %v; the run goes on", ownWords(err))
 	}
 }
 
@@ -108,11 +108,11 @@ func (a *agent) report(e gpu.Event, at link.Instant) {
 	if ears.reported++; ears.reported > mostReported {
 		if !ears.once["many"] {
 			ears.once["many"] = true
-			a.tell(message.Update{Warning: &message.Warning{Rank: -1, Message: fmt.Sprintf("its GPUs have had more than %d errors; further ones are not told", mostReported)}})
+			a.loop.Warn(loop.Host, "its GPUs have had more than %d errors; further ones are not told", mostReported)
 		}
 		return
 	}
-	a.tellAt(message.Update{Device: &message.DeviceEvent{Attempt: a.attempt, Kind: e.Kind, UUID: a.deviceIn(e), PCI: e.PCI, Xid: e.Xid, Text: e.Text}}, at)
+	a.loop.ReportAt(message.Update{Device: &message.DeviceEvent{Attempt: a.attempt, Kind: e.Kind, UUID: a.deviceIn(e), PCI: e.PCI, Xid: e.Xid, Text: e.Text}}, at)
 }
 
 // deviceIn is the UUID of what an event is about: of a MIG instance, where it is one.

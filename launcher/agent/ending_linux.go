@@ -21,7 +21,7 @@ func (a *agent) fail(reason string) {
 		return
 	}
 	a.failing = reason
-	a.tell(message.Update{Failing: &message.Failing{Reason: reason}})
+	a.loop.Report(message.Update{Failing: &message.Failing{Reason: reason}})
 	for _, w := range a.workers {
 		w.stop(min(a.grace, a.lease), false)
 	}
@@ -68,13 +68,13 @@ func (a *agent) bury(w *worker, ended *message.Ended, at link.Instant) {
 		a.sight.end()
 		a.endSampling()
 	}
-	a.checkMPS(w)
+	a.mps.Check(w.local)
 	if len(a.workers) == 0 {
-		a.mps.unwatch()
+		a.mps.Unwatch()
 	}
 	ended.Peaks = a.sampler.Leave(w.rank, w.attempt)
 	w.scene.leave()
-	a.tellAt(message.Update{Ended: ended}, at)
+	a.loop.ReportAt(message.Update{Ended: ended}, at)
 }
 
 // checkLease ends the workers when the coordinator is not heard: the stop signal at
@@ -82,10 +82,10 @@ func (a *agent) bury(w *worker, ended *message.Ended, at link.Instant) {
 // heartbeat was sent, so that the coordinator, which counts from later, never takes
 // for dead what still lives.
 func (a *agent) checkLease(now link.Instant) {
-	if a.member == nil {
+	if a.loop.Member() == nil {
 		return
 	}
-	silent := now.Sub(a.member.Answered())
+	silent := now.Sub(a.loop.Member().Answered())
 	switch {
 	case silent >= a.lease:
 		for _, w := range a.workers {
@@ -95,8 +95,8 @@ func (a *agent) checkLease(now link.Instant) {
 	case silent >= a.lease*2/3 && a.failing == "":
 		a.grace = min(a.grace, a.lease/3)
 		a.fail(fmt.Sprintf("no answer from the coordinator for %v", silent.Round(time.Second)))
-	case a.failing == "" && a.member.Gone() != nil:
-		a.fail("the coordinator is gone: " + a.member.Gone().Error())
+	case a.failing == "" && a.loop.Member().Gone() != nil:
+		a.fail("the coordinator is gone: " + a.loop.Member().Gone().Error())
 	}
 }
 
@@ -109,14 +109,14 @@ func (a *agent) finish() {
 	a.clearing = true
 	a.sight.end()
 	a.closeSamples()
-	a.mps.unwatch()
-	if a.mps.isUnused() {
+	a.mps.Unwatch()
+	if a.mps.Unused() {
 		a.clear(nil)
 		return
 	}
 	go func() {
-		left := a.mps.end(a.reaper, a.place.run)
-		a.post(func() { a.clear(left) })
+		left := a.mps.End()
+		a.loop.Post(func() { a.clear(left) })
 	}()
 }
 
@@ -129,7 +129,7 @@ func (a *agent) clear(left []string) {
 	if a.hold != nil {
 		a.hold.release()
 	}
-	a.tell(message.Update{Finished: &message.Finished{Left: left}})
+	a.loop.Report(message.Update{Finished: &message.Finished{Left: left}})
 }
 
 // politeWait is how long what setup has started may take to end after SIGTERM.
@@ -151,10 +151,10 @@ func (a *agent) leave() error {
 	if a.noKeeper > a.lease || !a.isReleased() {
 		a.replaceKeeper()
 	}
-	if a.member != nil {
+	if a.loop.Member() != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), min(5*time.Second, a.lease))
 		defer cancel()
-		a.member.Leave(ctx)
+		a.loop.Member().Leave(ctx)
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func (a *agent) isReleased() bool {
 			return false
 		}
 		select {
-		case f := <-a.inbox:
+		case f := <-a.loop.Calls():
 			f()
 		case <-limit:
 			return false
@@ -185,8 +185,8 @@ func (a *agent) replaceKeeper() {
 	_ = proc.Signal(a.keeperID, unix.SIGKILL)
 	answered := link.Now()
 	for proc.Lives(a.beside) {
-		if a.member != nil {
-			answered = max(answered, a.member.Answered())
+		if a.loop.Member() != nil {
+			answered = max(answered, a.loop.Member().Answered())
 		}
 		silent := link.Now().Sub(answered)
 		if silent >= a.lease {
@@ -197,7 +197,7 @@ func (a *agent) replaceKeeper() {
 		}
 		time.Sleep(endPoll)
 	}
-	rundir.Remove(a.socketDir)
+	rundir.Remove(a.place.Sockets)
 }
 
 const endPoll = 50 * time.Millisecond

@@ -163,7 +163,7 @@ func (a *agent) evidence(w *worker, e *message.Ended) *message.Evidence {
 		return found
 	}
 	found.Devices, found.ErrorFile = a.devices(w), written.errorFile
-	disks := w.scene.lookAtDisks(a.stateDir, a.workdir, os.TempDir())
+	disks := w.scene.lookAtDisks(a.place.State, a.workdir, os.TempDir())
 	found.Checkpoint, found.Disk = disks.checkpoint, disks.fullest
 	found.Cgroup = w.scene.counters.path
 	after := readCounters("")

@@ -61,7 +61,7 @@ func (a *agent) takeTurn(t turn) (begin, end func()) {
 	}
 	end = func() {
 		close(done)
-		a.post(func() {
+		a.loop.Post(func() {
 			if a.turns[t] == done {
 				delete(a.turns, t)
 			}
@@ -74,11 +74,11 @@ func (a *agent) takeTurn(t turn) (begin, end func()) {
 // file at the pace of who reads the pushes; the worker does not notice. writer is nil
 // for a log that has ended.
 func (a *agent) follow(ctx context.Context, order *message.Follow, rank int, writer *ranklog.Writer) error {
-	pusher, err := a.member.Push(ctx, order.Subscription)
+	pusher, err := a.loop.Member().Push(ctx, order.Subscription)
 	if err != nil {
 		return err
 	}
-	path, from := ranklog.Path(a.stateDir, order.Attempt, rank), order.Ranks[rank]
+	path, from := ranklog.Path(a.place.State, order.Attempt, rank), order.Ranks[rank]
 	if from == message.FromTail {
 		from = ranklog.TailStart(path)
 	}

@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/agent/loop"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/ranklog"
+	"github.com/muster-dev/muster/launcher/rundir"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
 
@@ -46,12 +48,13 @@ func TestASlowReaderHasFewOutputsOpenAndGetsAllInTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer member.Leave(context.Background())
-	a := &agent{place: place{stateDir: t.TempDir()}, member: member, follows: t.Context(), pushes: map[string]chan struct{}{"r": make(chan struct{}, 2)},
-		turns: map[turn]chan struct{}{}, inbox: make(chan func(), 64)}
+	a := &agent{loop: loop.New(), place: rundir.Place{State: t.TempDir()}, follows: t.Context(), pushes: map[string]chan struct{}{"r": make(chan struct{}, 2)},
+		turns: map[turn]chan struct{}{}}
+	a.loop.Join(member)
 	const tasks = 9
 	o := &message.Follow{Subscription: "r", Ranks: map[int]int64{}}
 	for rank := range tasks {
-		log, err := ranklog.Create(ranklog.Path(a.stateDir, 0, rank))
+		log, err := ranklog.Create(ranklog.Path(a.place.State, 0, rank))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,20 +12,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/agent/environ"
+	"github.com/muster-dev/muster/launcher/agent/loop"
 	"github.com/muster-dev/muster/launcher/keeper"
 	"github.com/muster-dev/muster/launcher/proc"
+	"github.com/muster-dev/muster/launcher/rundir"
 )
 
 func TestWhatALoginLeftBehindDoesNotReachWorkers(t *testing.T) {
-	env := hostEnviron([]string{"PATH=/bin", "SSH_AUTH_SOCK=/x", "RANK=7", "TORCHELASTIC_RUN_ID=old", "MUSTER_RUN=outer", "A=b=c", "BASH_FUNC_f%%=() { :; }", "broken"})
+	env := environ.Host([]string{"PATH=/bin", "SSH_AUTH_SOCK=/x", "RANK=7", "TORCHELASTIC_RUN_ID=old", "MUSTER_RUN=outer", "A=b=c", "BASH_FUNC_f%%=() { :; }", "broken"})
 	want := []string{"A=b=c", "BASH_FUNC_f%%=() { :; }", "PATH=/bin"}
-	if got := layered(env); !slices.Equal(got, want) {
+	if got := environ.Layered(env); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
 func TestHigherLayersWin(t *testing.T) {
-	got := layered(map[string]string{"A": "default", "B": "default"}, map[string]string{"A": "host"}, map[string]string{"C": "plan"})
+	got := environ.Layered(map[string]string{"A": "default", "B": "default"}, map[string]string{"A": "host"}, map[string]string{"C": "plan"})
 	if want := []string{"A=host", "B=default", "C=plan"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -106,7 +109,7 @@ func TestABusyPinnedPortNamesItsHolder(t *testing.T) {
 // setup runs text as the agent does and returns what it leaves and what it says.
 func setup(t *testing.T, text string) (map[string]string, string) {
 	t.Helper()
-	a := &agent{place: place{stateDir: t.TempDir(), socketDir: t.TempDir(), program: keeper.Program([]string{"-env"})}, reaper: reaper(t)}
+	a := &agent{loop: loop.New(), place: rundir.Place{State: t.TempDir(), Sockets: t.TempDir(), Program: keeper.Program([]string{"-env"})}, reaper: reaper(t)}
 	env, news := a.runSetup(text, t.TempDir(), map[string]string{"PATH": os.Getenv("PATH"), "HOME": "/h"})
 	return env, news.Error + string(news.Output)
 }

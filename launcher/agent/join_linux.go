@@ -29,14 +29,16 @@ func (a *agent) join(j *message.Join) {
 			complete := len(results) == len(j.Addrs)
 			if !linked && r.Error == "" {
 				linked = true
-				a.post(func() { a.link(j, r.Addr) })
+				a.loop.Post(func() { a.link(j, r.Addr) })
 			}
 			if linked {
-				a.post(func() { a.tell(message.Update{Reached: &message.Reached{Results: snapshot, Complete: complete}}) })
+				a.loop.Post(func() {
+					a.loop.Report(message.Update{Reached: &message.Reached{Results: snapshot, Complete: complete}})
+				})
 			}
 		}
 		if !linked {
-			a.post(func() { a.unreachable(j.Head, results) })
+			a.loop.Post(func() { a.unreachable(j.Head, results) })
 		}
 	}()
 }
@@ -48,7 +50,7 @@ func (a *agent) link(j *message.Join, addr string) {
 		a.finished = true
 		return
 	}
-	a.member = member
+	a.loop.Join(member)
 }
 
 func (a *agent) unreachable(head string, results []link.Reach) {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/agent/environ"
 	"github.com/muster-dev/muster/launcher/claim"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/message"
@@ -81,7 +82,7 @@ const (
 )
 
 // devices looks at the devices of this host. It never fails: what cannot be known is said.
-func (l *look) devices(here place, starter external.Starter, allowed []int) *facts.Devices {
+func (l *look) devices(here rundir.Place, starter external.Starter, allowed []int) *facts.Devices {
 	sign, hardware := facts.HasNVIDIA("")
 	switch {
 	case l.none:
@@ -90,7 +91,7 @@ func (l *look) devices(here place, starter external.Starter, allowed []int) *fac
 		return &facts.Devices{None: "there is no NVIDIA GPU on its PCI bus, and no NVIDIA driver"}
 	}
 	if l.choose {
-		l.awaitTurn(here.run)
+		l.awaitTurn(here.Run)
 	}
 	prober := l.prober(here, starter)
 	defer prober.close()
@@ -119,16 +120,16 @@ func (l *look) awaitTurn(run string) {
 
 // facts adds to a host's facts what was asked for: its devices, and variables of its
 // environment.
-func (l *look) facts(host facts.Host, here place, starter external.Starter) facts.Host {
+func (l *look) facts(host facts.Host, here rundir.Place, starter external.Starter) facts.Host {
 	host.Devices = l.devices(here, starter, host.CPUs.Allowed)
 	names := l.names
 	if host.Devices != nil && host.Devices.Inventory != nil && host.Devices.Visibility.Variable != "" {
 		names = append(slices.Clone(names), host.Devices.Visibility.Variable)
 	}
-	environ := hostEnviron(os.Environ())
-	host.Environ = facts.Telling(environ, names)
+	env := environ.Host(os.Environ())
+	host.Environ = facts.Telling(env, names)
 	if host.Devices != nil && host.Devices.Inventory != nil {
-		host.MPS = facts.LookForMPS("", environ)
+		host.MPS = facts.LookForMPS("", env)
 	}
 	return host
 }
@@ -144,7 +145,7 @@ func (l *look) chosen() {
 // prober asks one plugin after the other until one answers.
 type prober []*external.Prober
 
-func (l *look) prober(here place, starter external.Starter) prober {
+func (l *look) prober(here rundir.Place, starter external.Starter) prober {
 	if p := l.first(here, starter); l.plugin != nil {
 		return prober{p}
 	} else if p != nil {
@@ -155,30 +156,30 @@ func (l *look) prober(here place, starter external.Starter) prober {
 
 // first is the plugin that is asked first, and the only one that may be told of errors by
 // the driver; nil: there is none but nvidia-smi.
-func (l *look) first(here place, starter external.Starter) *external.Prober {
+func (l *look) first(here rundir.Place, starter external.Starter) *external.Prober {
 	if p := l.plugin; p != nil {
 		path := p.Path
 		if rest, ok := strings.CutPrefix(path, "~/"); ok {
 			path = filepath.Join(os.Getenv("HOME"), rest)
 		}
-		return external.New(here.plugin(external.Program{Name: p.Name, Path: path, Args: p.Args, SHA256: p.SHA256, ProbeLimit: probeWait}), starter)
+		return external.New(pluginIn(here, external.Program{Name: p.Name, Path: path, Args: p.Args, SHA256: p.SHA256, ProbeLimit: probeWait}), starter)
 	}
 	if l.nvml == "" {
 		return nil
 	}
-	return external.New(here.plugin(external.Program{Name: "nvml", Path: l.nvml, ProbeLimit: probeWait}), starter)
+	return external.New(pluginIn(here, external.Program{Name: "nvml", Path: l.nvml, ProbeLimit: probeWait}), starter)
 }
 
-func (l *look) smi(here place, starter external.Starter) *external.Prober {
-	argv := append(here.program[:len(here.program):len(here.program)], smiCommand)
-	return external.New(here.plugin(external.Program{Name: nvidiasmi.Source, Path: argv[0], Args: argv[1:], ProbeLimit: smiWait}), starter)
+func (l *look) smi(here rundir.Place, starter external.Starter) *external.Prober {
+	argv := append(here.Program[:len(here.Program):len(here.Program)], smiCommand)
+	return external.New(pluginIn(here, external.Program{Name: nvidiasmi.Source, Path: argv[0], Args: argv[1:], ProbeLimit: smiWait}), starter)
 }
 
 // plugin completes a program by what all have in common.
-func (p place) plugin(program external.Program) external.Program {
+func pluginIn(p rundir.Place, program external.Program) external.Program {
 	program.Env, program.StartLimit = os.Environ(), startWait
-	if p.socketDir != "" {
-		program.SocketDir = filepath.Join(p.socketDir, rundir.PluginSockets)
+	if p.Sockets != "" {
+		program.SocketDir = filepath.Join(p.Sockets, rundir.PluginSockets)
 		if err := os.MkdirAll(program.SocketDir, 0o700); err != nil {
 			program.SocketDir = ""
 		}

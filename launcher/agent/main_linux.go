@@ -1,10 +1,8 @@
 package agent
 
 import (
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -13,10 +11,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/muster-dev/muster/launcher/agent/environ"
+	"github.com/muster-dev/muster/launcher/agent/mps"
+	"github.com/muster-dev/muster/launcher/agent/oneshot"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/keeper"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
+	"github.com/muster-dev/muster/launcher/rundir"
 	"github.com/muster-dev/muster/launcher/software"
 	"github.com/muster-dev/muster/launcher/version"
 	"github.com/muster-dev/muster/plugins/external"
@@ -37,12 +39,12 @@ func Main(prefix, args []string) int {
 		"keeper":  keeperMain,
 		"worker":  agentMain,
 		"facts":   factsMain,
-		"lookup":  lookupMain,
+		"lookup":  func(_, args []string) error { return oneshot.Lookup(args) },
 		"mps":     mpsMain,
-		"output":  outputMain,
-		"samples": samplesMain,
-		"env":     func(_, args []string) error { return writeEnviron(args[0]) },
-		"proxy":   proxyMain,
+		"output":  func(_, args []string) error { return oneshot.Output(args) },
+		"samples": func(_, args []string) error { return oneshot.Samples(args) },
+		"env":     func(_, args []string) error { return oneshot.Environ(args) },
+		"proxy":   func(_, args []string) error { return oneshot.Proxy(args) },
 		smiCommand: func(_, _ []string) error {
 			external.Serve(nvidiasmi.Source, nvidiasmi.New(&nvidiasmi.Program{}))
 			return nil
@@ -121,7 +123,7 @@ func agentMain(prefix, args []string) error {
 		return err
 	}
 	a := &agent{
-		place:    place{run: *run, stateDir: *stateDir, socketDir: *socketDir, program: keeper.Program(prefix)},
+		place:    rundir.Place{Run: *run, State: *stateDir, Sockets: *socketDir, Program: keeper.Program(prefix)},
 		look:     look,
 		lease:    *lease,
 		keeper:   conn,
@@ -138,13 +140,13 @@ func agentMain(prefix, args []string) error {
 func factsMain(prefix, args []string) error {
 	flags := flag.NewFlagSet("facts", flag.ContinueOnError)
 	look := lookFlags(flags)
-	environ := flags.Bool("environ", false, "tell the environment that workers would find too")
+	withEnviron := flags.Bool("environ", false, "tell the environment that workers would find too")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	host := look.facts(facts.Gather(""), place{program: keeper.Program(prefix)}, external.Children{})
+	host := look.facts(facts.Gather(""), rundir.Place{Program: keeper.Program(prefix)}, external.Children{})
 	hello := &message.Hello{Version: version.String(), Facts: host}
-	env := hostEnviron(os.Environ())
+	env := environ.Host(os.Environ())
 	if look.program != "" {
 		workdir, err := findWorkdir(look.workdir, host.Home)
 		if err != nil {
@@ -153,7 +155,7 @@ func factsMain(prefix, args []string) error {
 		found := software.Find("", look.program, env, workdir)
 		hello.Facts.Software = &found
 	}
-	if *environ {
+	if *withEnviron {
 		hello.Environment = env
 	}
 	hello.Clock = clock()
@@ -161,21 +163,17 @@ func factsMain(prefix, args []string) error {
 	return err
 }
 
-// proxyMain joins the standard streams to a unix socket, where the SSH server does not
-// forward sockets.
-func proxyMain(_, args []string) error {
-	conn, err := dialUnix(args[0])
+// mpsMain prints the processes of MPS on this host, and with -stop ends what earlier runs of this user have left.
+func mpsMain(_, args []string) error {
+	flags := flag.NewFlagSet("mps", flag.ContinueOnError)
+	stop := flags.Bool("stop", false, "end what is left")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	reaper, err := proc.NewReaper()
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	go func() {
-		_, _ = io.Copy(conn, os.Stdin)
-		_ = conn.CloseWrite()
-	}()
-	_, err = io.Copy(os.Stdout, conn)
-	if errors.Is(err, unix.EPIPE) {
-		return nil
-	}
+	_, err = os.Stdout.Write(append(message.Encode(mps.Processes(reaper, *stop)), '\n'))
 	return err
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/muster-dev/muster/launcher/agent/loop"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/observe/hook"
@@ -50,9 +51,9 @@ type observer struct {
 
 // openObserver makes a rank's socket. A worker runs without it too.
 func (a *agent) openObserver(order *message.Start, rank int) *observer {
-	o, err := newObserver(filepath.Join(a.socketDir, rundir.ObserveSockets), order.Attempt, rank)
+	o, err := newObserver(filepath.Join(a.place.Sockets, rundir.ObserveSockets), order.Attempt, rank)
 	if err != nil {
-		a.tell(message.Update{Warning: &message.Warning{Rank: rank, Message: fmt.Sprintf("the worker cannot tell of its progress (%s): %v", socketVariable, err)}})
+		a.loop.Report(message.Update{Warning: &message.Warning{Rank: rank, Message: fmt.Sprintf("the worker cannot tell of its progress (%s): %v", socketVariable, err)}})
 		return nil
 	}
 	return o
@@ -222,7 +223,7 @@ func (a *agent) tellObserved(now link.Instant) {
 		}
 	}
 	if len(news.Ranks) > 0 {
-		a.tell(message.Update{Observed: &news})
+		a.loop.Report(message.Update{Observed: &news})
 	}
 	a.warnOfUnseen(now)
 }
@@ -245,7 +246,7 @@ func (a *agent) warnOfUnseen(now link.Instant) {
 		return
 	}
 	a.observed.unseenSaid = true
-	a.tell(message.Update{Warning: &message.Warning{Rank: -1, Message: fmt.Sprintf(
+	a.loop.Report(message.Update{Warning: &message.Warning{Rank: -1, Message: fmt.Sprintf(
 		"observe { torch = true } shows nothing of rank %s: no Python with muster's hook has started there; python -S, -I and -E leave it out, and so does a PYTHONPATH that the command sets anew",
 		strings.Join(unseen, ", "))}})
 }
@@ -275,18 +276,18 @@ func (a *agent) observeBy(own map[string]string, order *message.Start, r message
 			before = path
 		}
 	}
-	own["PYTHONPATH"] = hook.PythonPath(filepath.Join(a.socketDir, rundir.Hook), before)
+	own["PYTHONPATH"] = hook.PythonPath(filepath.Join(a.place.Sockets, rundir.Hook), before)
 	if order.Observe.Snapshot {
-		own[hook.SnapshotVariable] = filepath.Join(a.stateDir, fmt.Sprintf("attempt-%d", order.Attempt), fmt.Sprintf("rank-%d", r.Rank))
+		own[hook.SnapshotVariable] = filepath.Join(a.place.State, fmt.Sprintf("attempt-%d", order.Attempt), fmt.Sprintf("rank-%d", r.Rank))
 	}
 }
 
 // writeHook puts the hook where workers find it; a run goes on without it.
 func (a *agent) writeHook() bool {
 	a.observed.hook.Do(func() {
-		err := hook.Write(filepath.Join(a.socketDir, rundir.Hook))
+		err := hook.Write(filepath.Join(a.place.Sockets, rundir.Hook))
 		if a.observed.hooked = err == nil; err != nil {
-			a.tell(message.Update{Warning: &message.Warning{Rank: -1, Message: fmt.Sprintf("observe { torch = true } has no effect: %v", err)}})
+			a.loop.Warn(loop.Host, "observe { torch = true } has no effect: %v", err)
 		}
 	})
 	return a.observed.hooked

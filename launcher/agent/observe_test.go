@@ -14,9 +14,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/muster-dev/muster/launcher/agent/loop"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/proc"
+	"github.com/muster-dev/muster/launcher/rundir"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
 
@@ -193,7 +195,7 @@ func TestARankWithoutTheHookIsToldOfOnceAndInTime(t *testing.T) {
 			}
 		}
 		o.close()
-		a := &agent{workers: map[int]*worker{3: {observer: o, began: now.Add(-c.age)}}}
+		a := &agent{loop: loop.New(), workers: map[int]*worker{3: {observer: o, began: now.Add(-c.age)}}}
 		a.warnOfUnseen(now)
 		if a.observed.unseenSaid != c.warns {
 			t.Errorf("%s: told is %v", name, a.observed.unseenSaid)
@@ -203,7 +205,7 @@ func TestARankWithoutTheHookIsToldOfOnceAndInTime(t *testing.T) {
 
 func TestTheHookStandsFirstInThePathThatTheWorkerWouldHave(t *testing.T) {
 	dir := t.TempDir()
-	a := &agent{place: place{socketDir: dir, stateDir: "/state"}, base: map[string]string{"PYTHONPATH": "/of/setup"}}
+	a := &agent{loop: loop.New(), place: rundir.Place{Sockets: dir, State: "/state"}, base: map[string]string{"PYTHONPATH": "/of/setup"}}
 	o := &observer{path: dir + "/o/0-3"}
 	for name, c := range map[string]struct {
 		env  map[string]string

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/agent/environ"
 	"github.com/muster-dev/muster/launcher/claim"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/keeper"
@@ -30,7 +31,7 @@ type prepared struct {
 // prepare looks up the work folder, runs setup and finds the command. It runs beside
 // the agent's loop and touches none of its state.
 func (a *agent) prepare(order *message.Prepare) prepared {
-	p := prepared{base: hostEnviron(os.Environ())}
+	p := prepared{base: environ.Host(os.Environ())}
 	if err := a.claim(order, &p.news); err != nil {
 		p.news.Error = err.Error()
 		return p
@@ -45,8 +46,8 @@ func (a *agent) prepare(order *message.Prepare) prepared {
 			return p
 		}
 	}
-	p.warnOfVisibility(hostEnviron(os.Environ()))
-	if _, err := lookPath(order.Program, layered(p.base), p.workdir); err != nil {
+	p.warnOfVisibility(environ.Host(os.Environ()))
+	if _, err := lookPath(order.Program, environ.Layered(p.base), p.workdir); err != nil {
 		p.news.Error = fmt.Sprintf("command: %v", err)
 		return p
 	}
@@ -72,7 +73,7 @@ func (p *prepared) warnOfVisibility(before map[string]string) {
 func (a *agent) claim(order *message.Prepare, news *message.Prepared) error {
 	defer a.look.chosen()
 	for _, uuid := range order.Devices {
-		claimed, err := claim.Device(uuid, a.place.run)
+		claimed, err := claim.Device(uuid, a.place.Run)
 		switch {
 		case errors.Is(err, claim.ErrTaken) && order.Claim:
 			news.Taken = true
@@ -132,21 +133,21 @@ func (a *agent) runSetup(text, workdir string, base map[string]string) (map[stri
 	if err != nil {
 		return fail("this host has no bash: %v", err)
 	}
-	script := filepath.Join(a.stateDir, "setup.sh")
+	script := filepath.Join(a.place.State, "setup.sh")
 	if err := os.WriteFile(script, []byte(text+"\n"), 0o600); err != nil {
 		return fail("%v", err)
 	}
-	logPath := filepath.Join(a.stateDir, "setup.log")
+	logPath := filepath.Join(a.place.State, "setup.log")
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
 	if err != nil {
 		return fail("%v", err)
 	}
 	defer log.Close()
-	dump := filepath.Join(a.socketDir, rundir.SetupEnviron) // its values may be secret: never in a shared home
-	argv := append(append([]string{"bash", "-c", setupWrapper, "setup", script}, a.program...), "env", dump)
+	dump := filepath.Join(a.place.Sockets, rundir.SetupEnviron) // its values may be secret: never in a shared home
+	argv := append(append([]string{"bash", "-c", setupWrapper, "setup", script}, a.place.Program...), "env", dump)
 	child, err := a.reaper.Start(proc.Spec{
 		Path: bash, Argv: argv, Dir: workdir, Group: true, DieWithParent: true,
-		Env:   layered(base, map[string]string{"PWD": workdir}),
+		Env:   environ.Layered(base, map[string]string{"PWD": workdir}),
 		Files: []*os.File{nil, log, log},
 	})
 	if err != nil {
@@ -157,8 +158,8 @@ func (a *agent) runSetup(text, workdir string, base map[string]string) (map[stri
 		if last := lastLine(endOf(logPath)); last != "" {
 			text += ": its last line is: " + last
 		}
-		a.post(func() {
-			a.tell(message.Update{Warning: &message.Warning{Rank: -1, Message: text + " (all of it: " + logPath + ")"}})
+		a.loop.Post(func() {
+			a.loop.Report(message.Update{Warning: &message.Warning{Rank: -1, Message: text + " (all of it: " + logPath + ")"}})
 		})
 	})
 	result := message.Prepared{Code: child.Exit().Code, Output: endOf(logPath), Log: logPath}
@@ -166,13 +167,13 @@ func (a *agent) runSetup(text, workdir string, base map[string]string) (map[stri
 		result.Error = fmt.Sprintf("setup ended with %s", exit)
 		return nil, result
 	}
-	environ, err := os.ReadFile(dump)
+	dumped, err := os.ReadFile(dump)
 	if err != nil {
 		result.Error = "setup left no environment: does it replace bash's EXIT trap?"
 		return nil, result
 	}
 	_ = os.Remove(dump)
-	return hostEnviron(strings.Split(string(bytes.TrimSuffix(environ, []byte{0})), "\x00")), result
+	return environ.Host(strings.Split(string(bytes.TrimSuffix(dumped, []byte{0})), "\x00")), result
 }
 
 // setupPatience is how long setup may take until that is said, and again each time that twice
@@ -205,10 +206,4 @@ func lastLine(text []byte) string {
 func endOf(path string) []byte {
 	text, _ := os.ReadFile(path)
 	return text[max(0, len(text)-tailSize):]
-}
-
-// writeEnviron is the command "env PATH": it writes this process's environment,
-// entries ended by zero bytes.
-func writeEnviron(path string) error {
-	return os.WriteFile(path, []byte(strings.Join(os.Environ(), "\x00")+"\x00"), 0o600)
 }

@@ -24,7 +24,7 @@ func (a *agent) sample(o *message.Start, devices prober) {
 	}
 	a.endSampling()
 	if a.samples == nil {
-		a.samples = sampling.NewFile(filepath.Join(a.stateDir, sampling.FileName), a.warnOfSamples)
+		a.samples = sampling.NewFile(filepath.Join(a.place.State, sampling.FileName), a.warnOfSamples)
 	}
 	means := sampling.Means{File: a.samples, Owners: a.ownersAmong, Tell: a.tellSamples, Pace: func() time.Duration { return time.Duration(a.digestPace.Load()) }}
 	if devices != nil {
@@ -53,7 +53,7 @@ func (a *agent) startedIn(o *message.Start) (ranks []sampling.Rank) {
 // ownersAmong asks the loop whose processes are.
 func (a *agent) ownersAmong(ctx context.Context, all []proc.Stat) (map[int]sampling.Owner, bool) {
 	answer := make(chan map[int]sampling.Owner, 1)
-	a.postUntil(ctx, func() { answer <- a.ranksByPIDOf(all) })
+	a.loop.PostUntil(ctx, func() { answer <- a.ranksByPIDOf(all) })
 	select {
 	case owners := <-answer:
 		return owners, true
@@ -64,18 +64,10 @@ func (a *agent) ownersAmong(ctx context.Context, all []proc.Stat) (map[int]sampl
 
 // tellSamples tells the coordinator.
 func (a *agent) tellSamples(ctx context.Context, digest *samples.Digest, pulses *message.Pulses) {
-	a.postUntil(ctx, func() {
-		a.tell(message.Update{Samples: digest})
-		a.tell(message.Update{Pulses: pulses})
+	a.loop.PostUntil(ctx, func() {
+		a.loop.Report(message.Update{Samples: digest})
+		a.loop.Report(message.Update{Pulses: pulses})
 	})
-}
-
-// postUntil posts to the loop, unless ctx ends before it has room.
-func (a *agent) postUntil(ctx context.Context, f func()) {
-	select {
-	case a.inbox <- f:
-	case <-ctx.Done():
-	}
 }
 
 // endSampling ends it. What was found stays at hand.
@@ -96,7 +88,7 @@ func (a *agent) closeSamples() {
 
 // warnOfSamples tells what the file of samples has to say.
 func (a *agent) warnOfSamples(ctx context.Context, text string) {
-	a.postUntil(ctx, func() { a.tell(message.Update{Warning: &message.Warning{Rank: -1, Message: text}}) })
+	a.loop.PostUntil(ctx, func() { a.loop.Report(message.Update{Warning: &message.Warning{Rank: -1, Message: text}}) })
 }
 
 // heldBefore is who held the devices just before a worker's end; nil where that is not known.

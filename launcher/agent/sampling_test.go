@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/agent/loop"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/ranklog"
 	"github.com/muster-dev/muster/launcher/testbed/hungdisk"
@@ -44,7 +45,7 @@ func TestWhatARankHasWrittenIsKnownWhileItsLogHangs(t *testing.T) {
 	began := time.Now()
 	w := &worker{log: log, observer: &observer{}, scene: &scenery{}, pipes: []*os.File{read}}
 	hungdisk.Soon(t, "looking for signs of life", func() { log.Taken() })
-	a := &agent{}
+	a := &agent{loop: loop.New()}
 	hungdisk.Soon(t, "warning", func() { a.warnOfLog(w) })
 	w.closeLog()
 	if took := time.Since(began); took > 2*diskWait || !w.scene.run.hangs {
@@ -59,7 +60,7 @@ func TestWhatARankHasWrittenIsKnownWhileItsLogHangs(t *testing.T) {
 
 // A task that could not be started must not stand in its place's way.
 func TestARankThatCouldNotBeStartedIsNotMeasured(t *testing.T) {
-	a := &agent{workers: map[int]*worker{7: {rank: 7, attempt: 1}, 8: {rank: 8}}}
+	a := &agent{loop: loop.New(), workers: map[int]*worker{7: {rank: 7, attempt: 1}, 8: {rank: 8}}}
 	started := a.startedIn(&message.Start{Attempt: 1, Ranks: []message.RankStart{{Rank: 6}, {Rank: 7}, {Rank: 8}}})
 	if len(started) != 1 || started[0].Rank != 7 || started[0].Attempt != 1 {
 		t.Errorf("%+v", started)

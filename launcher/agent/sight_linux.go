@@ -92,11 +92,11 @@ func (a *agent) watchDevices(o *message.Start) {
 		for ctx.Err() == nil {
 			found, err := probeWithin(ctx, prober, sightLimit)
 			ended := link.Now()
-			served := a.mps.look(ctx) // after: who holds memory has been a client before
+			served := a.mps.Clients(ctx) // after: who holds memory has been a client before
 			if ctx.Err() != nil {
 				return
 			}
-			a.post(func() { a.tellSight(attempt, found, served, err, ended) })
+			a.loop.Post(func() { a.tellSight(attempt, found, served, err, ended) })
 			pace := sightPace
 			if time.Since(time.Unix(0, newest.Load())) > sightSettled {
 				pace = laterPace
@@ -119,14 +119,14 @@ func (a *agent) lookOnce(o *message.Look) {
 	}
 	go func() {
 		found, err := probeWithin(context.Background(), prober, sightLimit)
-		served := a.mps.look(context.Background())
+		served := a.mps.Clients(context.Background())
 		if !watched {
 			prober.close()
 		}
-		a.post(func() {
+		a.loop.Post(func() {
 			seen := a.sightOf(a.attempt, found, served, err)
 			seen.Asked = o.Number
-			a.tell(message.Update{Sight: seen})
+			a.loop.Report(message.Update{Sight: seen})
 		})
 	}()
 }
@@ -152,7 +152,7 @@ func (a *agent) tellSight(attempt int, found *gpu.Inventory, served []message.MP
 		return
 	}
 	a.sight.told, a.sight.toldAt = text, time.Now()
-	a.tell(message.Update{Sight: seen})
+	a.loop.Report(message.Update{Sight: seen})
 }
 
 // noteHealth takes from a look what counts before, and tells of GPUs that are lost.
@@ -240,4 +240,26 @@ func (a *agent) ranksByPIDOf(all []proc.Stat) map[int]sampling.Owner {
 		}
 	}
 	return found
+}
+
+// fillMPS finds out which ranks the clients are.
+func (a *agent) fillMPS(seen *message.Sight, told []message.MPSSight) {
+	if len(told) == 0 {
+		return
+	}
+	rankOf, serves := a.ranksByPID(), map[int]bool{}
+	for _, one := range told {
+		for pid := range one.Clients {
+			if owner, known := rankOf[pid]; known {
+				one.Clients[pid] = owner.Rank
+			}
+		}
+		for _, pid := range one.Servers {
+			serves[pid] = true
+		}
+		seen.MPS = append(seen.MPS, one)
+	}
+	for i, h := range seen.Held {
+		seen.Held[i].Serves = serves[h.PID]
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/muster-dev/muster/launcher/agent/environ"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/ranklog"
@@ -42,8 +43,8 @@ func (a *agent) recorderEnv(o *message.Start) map[string]string {
 		return nil
 	}
 	return map[string]string{
-		recorderPipe: filepath.Join(a.socketDir, fmt.Sprintf("fr-%d-", o.Attempt)),
-		recorderFile: filepath.Join(a.stateDir, fmt.Sprintf("attempt-%d", o.Attempt), "nccl-trace-rank-"),
+		recorderPipe: filepath.Join(a.place.Sockets, fmt.Sprintf("fr-%d-", o.Attempt)),
+		recorderFile: filepath.Join(a.place.State, fmt.Sprintf("attempt-%d", o.Attempt), "nccl-trace-rank-"),
 	}
 }
 
@@ -86,7 +87,7 @@ func (a *agent) takeStacks(o *message.Stacks) {
 			})
 		}
 		all.Wait()
-		a.post(func() { a.tell(message.Update{Stacks: taken}) })
+		a.loop.Post(func() { a.loop.Report(message.Update{Stacks: taken}) })
 	}()
 }
 
@@ -116,7 +117,7 @@ func isPython(pid int) bool {
 // findSpy is where py-spy is on this host; "": nowhere. It is looked for where the workers'
 // environment has programs, and beside their Python.
 func (a *agent) findSpy(subjects []subject) string {
-	if path, err := lookPath("py-spy", layered(a.base), a.workdir); err == nil {
+	if path, err := lookPath("py-spy", environ.Layered(a.base), a.workdir); err == nil {
 		return path
 	}
 	for _, s := range subjects {
@@ -178,7 +179,7 @@ func (a *agent) bySpy(ctx context.Context, s subject, spy string) (how, text str
 	}
 	ctx, cancel := context.WithTimeout(ctx, spyLimit)
 	defer cancel()
-	text, exit, err := a.reaper.Run(ctx, []string{spy, "dump", "--pid", strconv.Itoa(s.pid)}, layered(a.base), "")
+	text, exit, err := a.reaper.Run(ctx, []string{spy, "dump", "--pid", strconv.Itoa(s.pid)}, environ.Layered(a.base), "")
 	if err == nil && exit.Status() != 0 {
 		err = fmt.Errorf("py-spy: %s", strings.Join(strings.Fields(text), " "))
 	}

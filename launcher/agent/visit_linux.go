@@ -16,11 +16,11 @@ import (
 func (a *agent) open(o *message.Open) {
 	listener, err := listenWithin(o.First, o.Last)
 	if err != nil {
-		a.tell(message.Update{Opened: &message.Opened{Error: err.Error()}})
+		a.loop.Report(message.Update{Opened: &message.Opened{Error: err.Error()}})
 		return
 	}
 	a.door = link.OpenDoor(a.identity, o.Pins, listener)
-	a.tell(message.Update{Opened: &message.Opened{Port: a.door.Port()}})
+	a.loop.Report(message.Update{Opened: &message.Opened{Port: a.door.Port()}})
 }
 
 // listenWithin listens on a port of the range.
@@ -50,6 +50,6 @@ func (a *agent) visit(o *message.Visit) {
 		for i, p := range o.Peers {
 			visited.Results = append(visited.Results, message.VisitOf{Host: p.Host, Visit: results[i]})
 		}
-		a.post(func() { a.tell(message.Update{Visited: visited}) })
+		a.loop.Post(func() { a.loop.Report(message.Update{Visited: visited}) })
 	}()
 }

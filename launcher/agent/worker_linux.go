@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/muster-dev/muster/launcher/agent/environ"
+	"github.com/muster-dev/muster/launcher/agent/loop"
 	"github.com/muster-dev/muster/launcher/keeper"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
@@ -52,7 +54,7 @@ type worker struct {
 // startWorker starts a rank. The keeper gets copies of its pipes first, so that
 // its output is safe whatever happens to this process.
 func (a *agent) startWorker(order *message.Start, r message.RankStart) (*worker, error) {
-	path := ranklog.Path(a.stateDir, order.Attempt, r.Rank)
+	path := ranklog.Path(a.place.State, order.Attempt, r.Rank)
 	log, err := ranklog.Create(path)
 	if err != nil {
 		return nil, err
@@ -73,7 +75,7 @@ func (a *agent) startWorker(order *message.Start, r message.RankStart) (*worker,
 	}
 	if why := w.child.MemoryPolicy; why != nil && !a.policySaid {
 		a.policySaid = true
-		a.tell(message.Update{Warning: &message.Warning{Rank: -1, Message: fmt.Sprintf("ranks are bound to their CPUs, but the kernel does not let them %v", why)}})
+		a.loop.Warn(loop.Host, "ranks are bound to their CPUs, but the kernel does not let them %v", why)
 	}
 	w.began = link.Now()
 	w.observer.begin(w, order.Observe.Torch)
@@ -112,10 +114,10 @@ func (a *agent) openPipes(w *worker) (ends []*os.File, err error) {
 func (a *agent) spawn(order *message.Start, r message.RankStart, ends []*os.File, o *observer) (*proc.Child, error) {
 	own := map[string]string{
 		"PWD":                     a.workdir,
-		"TORCHELASTIC_ERROR_FILE": filepath.Join(a.stateDir, fmt.Sprintf("attempt-%d", order.Attempt), fmt.Sprintf("rank-%d.error.json", r.Rank)),
+		"TORCHELASTIC_ERROR_FILE": filepath.Join(a.place.State, fmt.Sprintf("attempt-%d", order.Attempt), fmt.Sprintf("rank-%d.error.json", r.Rank)),
 	}
 	a.observeBy(own, order, r, o)
-	env := layered(a.recorderEnv(order), r.Defaults, a.base, r.Env, own)
+	env := environ.Layered(a.recorderEnv(order), r.Defaults, a.base, r.Env, own)
 	path, err := lookPath(order.Command[0], env, a.workdir)
 	if err != nil {
 		return nil, err
@@ -178,11 +180,11 @@ func (a *agent) watch(w *worker) {
 	}
 	go func() {
 		pumps.Wait()
-		a.post(func() { w.drained = true })
+		a.loop.Post(func() { w.drained = true })
 	}()
 	go func() {
 		<-w.child.Done
-		a.post(func() { a.leaderEnded(w) })
+		a.loop.Post(func() { a.leaderEnded(w) })
 	}()
 }
 

@@ -23,7 +23,7 @@ const (
 
 var rules = []rule{
 	{
-		from: []string{"cmd/muster-agent", "launcher/agent", "launcher/proc", "launcher/ranklog", "launcher/message"},
+		from: []string{"cmd/muster-agent", "launcher/agent/...", "launcher/keeper", "launcher/proc", "launcher/ranklog", "launcher/message"},
 		not: []string{hcl, cty, cli, ssh, nvml, term, "launcher", "launcher/config", "launcher/remote/...", "launcher/plan",
 			"launcher/coordinator/...", "launcher/event", "launcher/report", "launcher/view", "launcher/testbed/...",
 			"launcher/check/...", "launcher/failure/...", "launcher/memory"},
@@ -49,30 +49,30 @@ var rules = []rule{
 	},
 	{
 		from: []string{"launcher/plan"},
-		not:  []string{"launcher/remote/...", "launcher/agent", "launcher/coordinator/...", "launcher/view", "launcher", "rendezvous/...", ssh, nvml, grpc},
+		not:  []string{"launcher/remote/...", "launcher/agent/...", "launcher/coordinator/...", "launcher/view", "launcher", "rendezvous/...", ssh, nvml, grpc},
 		why:  "a plan is made from facts, whoever got them, and does not know who carries it out",
 	},
 	{
 		from: []string{"launcher/config"},
-		not: []string{"launcher", "launcher/facts", "launcher/plan", "launcher/remote/...", "launcher/agent", "launcher/coordinator/...",
+		not: []string{"launcher", "launcher/facts", "launcher/plan", "launcher/remote/...", "launcher/agent/...", "launcher/coordinator/...",
 			"launcher/view", "launcher/proc", "launcher/message", "rendezvous/...", ssh, grpc, nvml, cli, term, "os/exec"},
 		why: "a job file is read on any machine, before any host is contacted and without starting a process",
 	},
 	{
 		from: []string{"launcher/remote/..."},
-		not: []string{"launcher", "launcher/config", "launcher/facts", "launcher/plan", "launcher/agent", "launcher/coordinator/...",
+		not: []string{"launcher", "launcher/config", "launcher/facts", "launcher/plan", "launcher/agent/...", "launcher/coordinator/...",
 			"launcher/view", "launcher/message", "launcher/event", "launcher/report", "rendezvous/...", hcl, cty, cli, grpc},
 		why: "remote is a host that things can be run on; jobs and ranks mean nothing to it",
 	},
 	{
 		from: []string{"launcher/facts"},
-		not: []string{"launcher", "launcher/config", "launcher/plan", "launcher/remote/...", "launcher/agent", "launcher/coordinator/...",
+		not: []string{"launcher", "launcher/config", "launcher/plan", "launcher/remote/...", "launcher/agent/...", "launcher/coordinator/...",
 			"launcher/view", "rendezvous/...", hcl, ssh, nvml, grpc},
 		why: "facts are what a host says of itself, whatever becomes of them; GPUs come through plugins",
 	},
 	{
 		from: []string{"launcher/coordinator/..."},
-		not: []string{ssh, cli, term, nvml, "launcher", "launcher/remote/...", "launcher/view", "launcher/agent", "launcher/proc",
+		not: []string{ssh, cli, term, nvml, "launcher", "launcher/remote/...", "launcher/view", "launcher/agent/...", "launcher/proc",
 			"launcher/testbed/...", "cmd/..."},
 		why: "the coordinator decides on the head host: hosts come to it, it reaches none and prints nothing",
 	},
@@ -88,13 +88,13 @@ var rules = []rule{
 	},
 	{
 		from: []string{"launcher/sampling"},
-		not: []string{hcl, cty, cli, ssh, nvml, term, "launcher", "launcher/agent", "launcher/config", "launcher/remote/...", "launcher/plan", "launcher/ranklog",
+		not: []string{hcl, cty, cli, ssh, nvml, term, "launcher", "launcher/agent/...", "launcher/config", "launcher/remote/...", "launcher/plan", "launcher/ranklog",
 			"launcher/coordinator/...", "launcher/event", "launcher/report", "launcher/view", "launcher/check/...", "launcher/failure/..."},
 		why: "sampling measures processes and devices; who has started them and what follows is not its business",
 	},
 	{
 		from: []string{"launcher/event", "launcher/report"},
-		not: []string{"launcher", "launcher/config", "launcher/remote/...", "launcher/agent", "launcher/coordinator/...", "launcher/view",
+		not: []string{"launcher", "launcher/config", "launcher/remote/...", "launcher/agent/...", "launcher/coordinator/...", "launcher/view",
 			"launcher/plan", "rendezvous/...", hcl, ssh, grpc},
 		why: "events and reports are values that every end of a run reads",
 	},
@@ -122,17 +122,17 @@ var rules = []rule{
 	},
 	{
 		from: []string{"launcher/failure", "launcher/check/..."},
-		not:  []string{"launcher/remote/...", "launcher/agent", "launcher/coordinator/...", "launcher/view", "rendezvous/...", ssh, grpc, "os/exec"},
+		not:  []string{"launcher/remote/...", "launcher/agent/...", "launcher/coordinator/...", "launcher/view", "rendezvous/...", ssh, grpc, "os/exec"},
 		why:  "verdicts are pure functions of what was seen",
 	},
 	{
 		from: []string{"launcher/view"},
-		not:  []string{"launcher", "launcher/remote/...", "launcher/agent", "launcher/coordinator/...", "launcher/proc", "rendezvous/...", ssh, grpc, "os/exec"},
+		not:  []string{"launcher", "launcher/remote/...", "launcher/agent/...", "launcher/coordinator/...", "launcher/proc", "rendezvous/...", ssh, grpc, "os/exec"},
 		why:  "printing stands at the end: a printer decides nothing and asks nobody",
 	},
 	{
 		from:   []string{"launcher"},
-		not:    []string{hcl, cty, cli, ssh, nvml, term, "os", "os/exec", "launcher/agent", "launcher/view"},
+		not:    []string{hcl, cty, cli, ssh, nvml, term, "os", "os/exec", "launcher/agent/...", "launcher/view"},
 		direct: true,
 		why:    "the phases in order as the user's command sees them; each phase's own matters are in its package",
 	},
@@ -159,7 +159,7 @@ var rules = []rule{
 	},
 	{
 		from: []string{"launcher/testbed/..."},
-		not: []string{"launcher", "launcher/config", "launcher/facts", "launcher/plan", "launcher/remote/...", "launcher/agent",
+		not: []string{"launcher", "launcher/config", "launcher/facts", "launcher/plan", "launcher/remote/...", "launcher/agent/...",
 			"launcher/coordinator/...", "launcher/view", "launcher/proc", "launcher/message", "launcher/rundir", "rendezvous/..."},
 		why: "a testbed of the product's own making would hide its mistakes",
 	},
@@ -174,7 +174,7 @@ type only struct {
 
 var onlies = []only{
 	{"launcher/testbed", []string{"launcher/testbed/cmd/...", "launcher/bench"}, "programs that import it can be started as a host's init"},
-	{"launcher/agent", []string{"cmd/muster", "cmd/muster-agent"}, "keeper and agent are programs; the rest talks to them"},
+	{"launcher/agent/...", []string{"cmd/muster", "cmd/muster-agent", "launcher/agent/..."}, "keeper and agent are programs; the rest talks to them"},
 	{"launcher/remote", []string{"cmd/muster", "launcher"}, "one package connects, and its callers hand it in"},
 	{"launcher/view", []string{"cmd/muster"}, "printing stands at the end"},
 	{"github.com/urfave/cli/v2", []string{"cmd/muster"}, "the command line is the command's matter"},

@@ -53,3 +53,11 @@ func MakeState(run, hostID string) (string, error) {
 
 // MPSLogs is the folder for the logs of a daemon of MPS, below a run's state folder.
 func MPSLogs(state, device string) string { return filepath.Join(state, "mps", device) }
+
+// Place is where a process of a run keeps things on a host, and how it starts itself.
+type Place struct {
+	Run     string   // "": none
+	State   string   // folder of what lasts
+	Sockets string   // folder of sockets
+	Program []string // starts this program, before the subcommand
+}

@@ -1,4 +1,7 @@
-package agent
+//go:build linux
+
+// Package environ makes the environments that workers, setup and daemons start with.
+package environ
 
 import (
 	"maps"
@@ -6,9 +9,8 @@ import (
 	"strings"
 )
 
-// sessionVariables belong to the login or the shell that started the agent, not to
-// the host, and would mislead a worker. MUSTER_, torchrun's own and MASTER_ names
-// are the plan's alone: one that is left over from an outer run must not shine through.
+// sessionVariables belong to the login or the shell that started the agent, not to the host, and would mislead a
+// worker. MUSTER_, torchrun's own and MASTER_ names are the plan's alone: those of an outer run must not reach workers.
 var sessionVariables = []string{
 	"_", "SHLVL", "OLDPWD", "PWD",
 	"SSH_*", "XDG_SESSION_*", "XDG_VTNR", "XDG_SEAT",
@@ -26,8 +28,8 @@ func isSessionVariable(name string) bool {
 	})
 }
 
-// hostEnviron is the environment of the host as workers and setup get it.
-func hostEnviron(environ []string) map[string]string {
+// Host is the environment of the host as workers and setup get it.
+func Host(environ []string) map[string]string {
 	env := map[string]string{}
 	for _, entry := range environ {
 		if name, value, ok := strings.Cut(entry, "="); ok && !isSessionVariable(name) {
@@ -37,9 +39,8 @@ func hostEnviron(environ []string) map[string]string {
 	return env
 }
 
-// layered puts layers over each other, lowest first, and returns what exec wants,
-// sorted.
-func layered(layers ...map[string]string) []string {
+// Layered puts layers over each other, lowest first, and returns what exec takes, sorted.
+func Layered(layers ...map[string]string) []string {
 	merged := map[string]string{}
 	for _, layer := range layers {
 		maps.Copy(merged, layer)
