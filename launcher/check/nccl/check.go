@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Check says what NCCL or torch would misread of a variable that somebody has set, and
-// whether the releases found know it. Other programs' variables are right.
+// Check says what NCCL or torch would misread of a variable that somebody has set, and whether the releases found know
+// it. Variables of other programs are fine.
 func Check(name, value string, v Version) []Finding {
 	known, ok := Lookup(name)
 	switch {
@@ -34,8 +34,9 @@ func CheckVersion(name, value string, v Version) []Finding {
 func unknown(name string, v Version) []Finding {
 	folk, near := folkNames[name], nearestName(name)
 	f := Finding{Code: CodeUnknown, Message: name + " is read by neither NCCL nor torch"}
+	isPlugins := slices.ContainsFunc(pluginPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 	switch {
-	case otherNames[name] || buildNames[name] || hasPrefix(name, pluginPrefixes):
+	case table().others[name] || buildNames[name] || isPlugins:
 		return nil
 	case folk != "":
 		f.Fix = folk
@@ -50,47 +51,48 @@ func unknown(name string, v Version) []Finding {
 	return []Finding{f}
 }
 
-func hasPrefix(name string, prefixes []string) bool {
-	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
-}
-
-// age is what there is to say of a variable that the release does not read, or reads under
-// another name.
+// age is what there is to say of a variable that the release does not read, or reads under another name.
 func (v Variable) age(version Version) []Finding {
 	who, release := v.reader(version)
+	f := Finding{Code: CodeVersion}
+	write := func(name, otherwise string) string {
+		if name == "" {
+			return otherwise
+		}
+		return "write " + name
+	}
 	switch {
 	case release.before(v.Since):
-		f := Finding{Code: CodeVersion, Message: fmt.Sprintf("%s %s does not read %s", who, release, v.Name), Fix: "take it out, or use a newer " + who}
+		f.Message, f.Fix = fmt.Sprintf("%s %s does not read %s", who, release, v.Name), write(v.Former, "take it out, or use a newer "+who)
 		if !v.Torch {
 			f.Message += fmt.Sprintf(", which came with %s", v.Since)
 		}
-		if v.Former != "" {
-			f.Fix = "write " + v.Former
-		}
-		return []Finding{f}
 	case release.since(v.Until):
-		f := Finding{Code: CodeVersion, Message: fmt.Sprintf("%s %s does not read %s any more, since %s", who, release, v.Name, v.Until), Fix: "take it out"}
-		if v.Instead != "" {
-			f.Fix = "write " + v.Instead
-		}
-		return []Finding{f}
+		f.Message, f.Fix = fmt.Sprintf("%s %s does not read %s any more, since %s", who, release, v.Name, v.Until), write(v.Instead, "take it out")
 	case release.since(v.Deprecated):
-		return []Finding{{Code: CodeDeprecated, Message: fmt.Sprintf("%s is called %s since %s %s", v.Name, v.Instead, who, v.Deprecated), Fix: "write " + v.Instead}}
+		f.Code, f.Fix = CodeDeprecated, "write "+v.Instead
+		f.Message = fmt.Sprintf("%s is called %s since %s %s", v.Name, v.Instead, who, v.Deprecated)
+	default:
+		return nil
 	}
-	return nil
+	return []Finding{f}
 }
 
-// misread is what goes wrong with a value. The case is not empty unless torch reads it.
+// misread is what goes wrong with a value. The value is not empty unless torch reads it.
 func (v Variable) misread(value string, version Version) []Finding {
 	switch v.Kind {
 	case Switch, Number, Bytes, Channels:
 		return v.misreadNumber(value, version)
 	case Level:
 		return v.misreadLevel(value)
-	case Word:
-		return v.misreadWords([]string{value}, version)
+	case Word, ExactWord:
+		return v.misreadWord(value, version)
 	case WordList:
-		return v.misreadWords(strings.Split(strings.TrimPrefix(value, "^"), ","), version)
+		var found []Finding
+		for word := range strings.SplitSeq(strings.TrimPrefix(value, "^"), ",") {
+			found = append(found, v.misreadWord(strings.TrimPrefix(word, "^"), version)...)
+		}
+		return found
 	case Algorithms:
 		return v.misreadAlgorithms(value, version)
 	case Interfaces, Adapters:
@@ -102,8 +104,8 @@ func (v Variable) misread(value string, version Version) []Finding {
 }
 
 // found makes a finding of a value.
-func (v Variable) found(code, value, fix, format string, args ...any) Finding {
-	return Finding{Code: code, Message: fmt.Sprintf("%s=%s: ", v.Name, shown(value)) + fmt.Sprintf(format, args...), Fix: fix}
+func (v Variable) found(code, value, fix, format string, args ...any) []Finding {
+	return []Finding{{Code: code, Message: fmt.Sprintf("%s=%s: ", v.Name, shown(value)) + fmt.Sprintf(format, args...), Fix: fix}}
 }
 
 // shown is a value as messages have it.
@@ -121,9 +123,9 @@ func shown(value string) string {
 func (v Variable) misreadFile(value string) []Finding {
 	switch {
 	case strings.HasPrefix(value, "~"):
-		return []Finding{v.found(CodeFile, value, "write the path in full", "no shell reads it, so that ~ is a name like any other")}
+		return v.found(CodeFile, value, "write the path in full", "no shell reads it, so that ~ is a name like any other")
 	case v.Name == "NCCL_DEBUG_FILE" && !strings.Contains(value, "%p") && !strings.HasPrefix(value, "/dev/std"):
-		return []Finding{v.found(CodeFile, value, "write "+value+".%h.%p", "the ranks overwrite each other's file")}
+		return v.found(CodeFile, value, "write "+value+".%h.%p", "the ranks overwrite each other's file")
 	}
 	return nil
 }

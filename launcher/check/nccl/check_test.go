@@ -193,7 +193,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add("NCCL_BUFFSIZE", "-0x")
 	f.Fuzz(func(t *testing.T, name, value string) {
 		Check(name, value, Version{})
-		for variable := range byName {
+		for variable := range table().variables {
 			for _, found := range Check(variable, value, ParseVersion("2.30.7", "2.4.0")) {
 				if found.Code == "" || found.Message == "" || found.Fix == "" {
 					t.Errorf("%s=%q: %+v", variable, value, found)
@@ -201,4 +201,9 @@ func FuzzCheck(f *testing.F) {
 			}
 		}
 	})
+}
+
+// at is a release of NCCL or torch 2.
+func at(minor int, patch ...int) Release {
+	return Release{2, minor, append(patch, 0)[0]}
 }

@@ -5,6 +5,56 @@ import (
 	"slices"
 )
 
+// Form is how an attribute of the nccl block is written.
+type Form string
+
+// Forms, as the table has them.
+const (
+	AsSwitch       Form = "switch"       // true or false
+	AsSize         Form = "size"         // "8MiB"
+	AsNumber       Form = "number"       // 3
+	AsMode         Form = "mode"         // a number, or true or false for 1 and 0
+	AsWord         Form = "word"         // "NVL"
+	AsWords        Form = "words"        // ["INIT", "NET"], or as NCCL has it: "INIT,NET"
+	AsAlgorithms   Form = "algorithms"   // ["Ring", "Tree"], or as NCCL has it: "ring;allreduce:tree"
+	AsNames        Form = "names"        // ["eth0", "eth1"] for exactly these, or as NCCL has it: "^docker"
+	AsPath         Form = "path"         // "/tmp/nccl.%h.%p"
+	AsSeconds      Form = "seconds"      // "10m"
+	AsMilliseconds Form = "milliseconds" // "15s"
+)
+
+// Attribute is an attribute of the nccl block.
+type Attribute struct {
+	Name     string
+	Variable string // what it sets; see Settings.Vars for old releases
+	Form     Form
+	Low      int64 // of sizes, numbers and times, in the variable's unit
+	High     int64
+	Instead  string // its newer name, where it has one
+	Example  string // of a list
+}
+
+// Attributes are all of them, NCCL's first, then torch's.
+var Attributes = readAttributes()
+
+func readAttributes() []Attribute {
+	var all []Attribute
+	for row := range rows(attributesCSV) {
+		all = append(all, Attribute{Name: row["name"], Variable: row["variable"], Form: Form(row["form"]),
+			Low: number64(row["low"]), High: number64(row["high"]), Instead: row["instead"], Example: row["example"]})
+	}
+	return all
+}
+
+// Words are those that the attribute takes, as NCCL's documentation writes them.
+func (a Attribute) Words() []string { return a.variable().Words }
+
+// variable is what the attribute sets. All are in the tables: a test sees to it.
+func (a Attribute) variable() Variable {
+	v, _ := Lookup(a.Variable)
+	return v
+}
+
 // Settings are what an nccl block sets. A nil one sets nothing.
 type Settings struct {
 	Values []Setting // in the order of Attributes, none twice
@@ -19,32 +69,30 @@ type Setting struct {
 
 // Get is what an attribute is set to.
 func (s *Settings) Get(attr string) (Setting, bool) {
+	return s.find(func(v Setting) bool { return v.Attr == attr })
+}
+
+// Sets is the setting that sets a variable under any of its names.
+func (s *Settings) Sets(variable string) (Setting, bool) {
+	return s.find(func(setting Setting) bool {
+		v := setting.variable()
+		return variable != "" && (variable == v.Name || variable == v.Former || variable == v.Instead)
+	})
+}
+
+func (s *Settings) find(is func(Setting) bool) (Setting, bool) {
 	if s == nil {
 		return Setting{}, false
 	}
-	i := slices.IndexFunc(s.Values, func(v Setting) bool { return v.Attr == attr })
+	i := slices.IndexFunc(s.Values, is)
 	if i < 0 {
 		return Setting{}, false
 	}
 	return s.Values[i], true
 }
 
-// Sets is the setting that sets a variable under any of its names.
-func (s *Settings) Sets(variable string) (Setting, bool) {
-	if s == nil || variable == "" {
-		return Setting{}, false
-	}
-	for _, setting := range s.Values {
-		v := setting.attribute().variable()
-		if variable == v.Name || variable == v.Former || variable == v.Instead {
-			return setting, true
-		}
-	}
-	return Setting{}, false
-}
-
-// Vars are the variables that the block sets, in the names that the releases read, and
-// what the releases found make of them beyond what holds for all.
+// Vars are the variables that the block sets, in the names that the releases read, and what the releases found make of
+// them beyond what holds for all.
 func (s *Settings) Vars(version Version) ([]Var, []Finding) {
 	if s == nil {
 		return nil, nil
@@ -62,10 +110,9 @@ func (s *Settings) Vars(version Version) ([]Var, []Finding) {
 	return vars, findings
 }
 
-// named is what a setting becomes: under its variable's older or newer name where the
-// release found wants that.
+// named is what a setting becomes: under its variable's older or newer name where the release found wants that.
 func (s Setting) named(version Version) Var {
-	v := s.attribute().variable()
+	v := s.variable()
 	out := Var{Name: v.Name, Value: s.Value, Source: s.Source}
 	who, release := v.reader(version)
 	switch {
@@ -77,19 +124,10 @@ func (s Setting) named(version Version) Var {
 	return out
 }
 
-func (s Setting) attribute() Attribute {
+func (s Setting) variable() Variable {
 	i := slices.IndexFunc(Attributes, func(a Attribute) bool { return a.Name == s.Attr })
 	if i < 0 {
 		panic("nccl: settings have an attribute that the block has not: " + s.Attr)
 	}
-	return Attributes[i]
+	return Attributes[i].variable()
 }
-
-// variable is what the attribute sets. All are in the tables: a test sees to it.
-func (a Attribute) variable() Variable {
-	v, _ := Lookup(a.Variable)
-	return v
-}
-
-// Words are those that the attribute takes, as NCCL's documentation writes them.
-func (a Attribute) Words() []string { return a.variable().Words }

@@ -1,114 +1,189 @@
 package nccl
 
-// Words of the tables.
-var (
-	// p2pLevels and gdrLevels are the documented distances; levelWords also has those that
-	// only the source knows (src/graph/topo.h).
-	p2pLevels   = []string{"LOC", "NVL", "PIX", "PXB", "PHB", "SYS"}
-	gdrLevels   = []string{"LOC", "PIX", "PXB", "PHB", "SYS"}
-	hiddenLevel = []string{"NVB", "C2C", "P2C", "PXN"}
+import (
+	_ "embed" // for the tables
+	"encoding/csv"
+	"strconv"
+	"strings"
+	"sync"
 
-	algorithms     = []string{"Ring", "Tree", "CollnetChain", "CollnetDirect", "NVLS", "NVLSTree", "PAT", "Collnet"}
-	algorithmSince = map[string]Release{"CollnetChain": at(14), "CollnetDirect": at(14), "NVLS": at(17), "NVLSTree": at(18), "PAT": at(23)}
-	protocols      = []string{"LL", "LL128", "Simple"}
-
-	debugLevels = []string{"VERSION", "WARN", "INFO", "TRACE", "ATTN", "ABORT"}
-	logLevels   = []string{"VERSION", "WARN", "ATTN", "INFO", "ABORT", "TRACE", "ALL"}
-	debugSince  = map[string]Release{"ATTN": at(32)}
-	subsystems  = []string{"INIT", "COLL", "P2P", "SHM", "NET", "GRAPH", "TUNING", "ENV", "ALLOC", "ALLOC_HOST", "CALL", "PROXY",
-		"NVLS", "BOOTSTRAP", "REG", "PROFILE", "RAS", "DESTROY", "ALL"}
+	"github.com/agext/levenshtein"
 )
 
-// maxTCP bounds the product of NCCL_SOCKET_NTHREADS and NCCL_NSOCKS_PERTHREAD.
-const maxTCP = 64
+// The tables. names.txt are variables that NCCL reads and of which nothing else is known here: those of the user guide,
+// and the names within NCCL 2.30.7's library. Many are for NCCL's own makers.
+var (
+	//go:embed variables.csv
+	variablesCSV string
+	//go:embed attributes.csv
+	attributesCSV string
+	//go:embed names.txt
+	namesText string
+)
 
-// variables are NCCL's own. Those that are known by name only are otherNames.
-var variables = []Variable{
-	// Files.
-	{Name: "NCCL_CONF_FILE", Kind: File, Since: at(23), Note: "it stands for ~/.nccl.conf; /etc/nccl.conf is read after it"},
-	{Name: "NCCL_TOPO_FILE", Kind: File, Since: at(6), Note: "it has to be there on every host, inside the container"},
-	{Name: "NCCL_TOPO_DUMP_FILE", Kind: File, Since: at(6)},
-	{Name: "NCCL_DEBUG_FILE", Kind: File, Note: "%h is the host, %p the process"},
+// newestKnown is the release of NCCL up to which names are known.
+var newestKnown = Release{2, 30, 7}
 
-	// Buffers and channels.
-	{Name: "NCCL_BUFFSIZE", Kind: Bytes, Low: MinBuffer, High: 1 << 30, Note: "4194304 is the default; NCCL checks no minimum, and breaks or crawls with a few bytes"},
-	{Name: "NCCL_LL_BUFFSIZE", Kind: Bytes},
-	{Name: "NCCL_LL128_BUFFSIZE", Kind: Bytes},
-	{Name: "NCCL_WORK_FIFO_BYTES", Kind: Bytes},
-	{Name: "NCCL_P2P_NET_CHUNKSIZE", Kind: Bytes, Since: at(14)},
-	{Name: "NCCL_NTHREADS", Kind: Number, Low: 64, High: 512, Note: "it is 64, 128, 256 or 512"},
-	{Name: "NCCL_MIN_CTAS", Kind: Channels, Low: 1, High: 64, Since: at(17), Former: "NCCL_MIN_NCHANNELS"},
-	{Name: "NCCL_MAX_CTAS", Kind: Channels, Low: 1, High: 64, Since: at(17), Former: "NCCL_MAX_NCHANNELS"},
-	{Name: "NCCL_MIN_NCHANNELS", Kind: Channels, Low: 1, High: 64, Since: at(5), Former: "NCCL_MIN_NRINGS", Instead: "NCCL_MIN_CTAS", Deprecated: at(17)},
-	{Name: "NCCL_MAX_NCHANNELS", Kind: Channels, Low: 1, High: 64, Since: at(5), Former: "NCCL_MAX_NRINGS", Instead: "NCCL_MAX_CTAS", Deprecated: at(17)},
-	{Name: "NCCL_MIN_NRINGS", Kind: Channels, Low: 1, High: 64, Instead: "NCCL_MIN_NCHANNELS", Deprecated: at(5)},
-	{Name: "NCCL_MAX_NRINGS", Kind: Channels, Low: 1, High: 64, Instead: "NCCL_MAX_NCHANNELS", Deprecated: at(5)},
-	{Name: "NCCL_NVLS_NCHANNELS", Kind: Number, Low: 1, High: 64, Since: at(17)},
-	{Name: "NCCL_RUNTIME_CONNECT", Kind: Switch, Since: at(22), Note: "0 takes all of the memory at the start"},
+// buildNames are not read by NCCL: images and build systems use them to find it (the Dockerfiles of nvidia/cuda,
+// CMake's modules for NCCL).
+var buildNames = set(`NCCL_VERSION NCCL_HOME NCCL_ROOT NCCL_ROOT_DIR NCCL_DIR NCCL_LIB_DIR NCCL_LIBRARY NCCL_LIBRARIES
+NCCL_INCLUDE_DIR NCCL_INCLUDE_DIRS`)
 
-	// GPUs of one host.
-	{Name: "NCCL_P2P_DISABLE", Kind: Switch, Note: "only 1 disables, and it disables NVLink too"},
-	{Name: "NCCL_P2P_LEVEL", Kind: Level, Words: p2pLevels, ExactCase: true},
-	{Name: "NCCL_P2P_DIRECT_DISABLE", Kind: Switch},
-	{Name: "NCCL_SHM_DISABLE", Kind: Switch, Note: "GPUs that cannot reach each other then talk through the network"},
-	{Name: "NCCL_NVLS_ENABLE", Kind: Number, Low: 0, High: 2, Since: at(17)},
-	{Name: "NCCL_CUMEM_ENABLE", Kind: Switch, Since: at(18)},
-	{Name: "NCCL_CUMEM_HOST_ENABLE", Kind: Switch, Since: at(23)},
-	{Name: "NCCL_MULTI_RANK_GPU_ENABLE", Kind: Switch, Since: at(30)},
-	{Name: "NCCL_MNNVL_ENABLE", Kind: Number, Low: 0, High: 2, Since: at(21)},
-	{Name: "NCCL_IGNORE_CPU_AFFINITY", Kind: Switch, Since: at(4, 6)},
+// pluginPrefixes are families that network plugins read, such as Google's GPUDirect-TCPX and FasTrak and NVIDIA's UCX
+// plugin.
+var pluginPrefixes = []string{"NCCL_GPUDIRECTTCPX_", "NCCL_FASTRAK_", "NCCL_UCX_", "NCCL_TESTS_"}
 
-	// Sockets.
-	{Name: "NCCL_NET", Kind: Text, Since: at(10)},
-	{Name: "NCCL_SOCKET_IFNAME", Kind: Interfaces},
-	{Name: "NCCL_SOCKET_FAMILY", Kind: Word, Words: []string{"AF_INET", "AF_INET6"}, ExactCase: true},
-	{Name: "NCCL_SOCKET_NTHREADS", Kind: Number, Low: 1, High: 16, Since: at(4, 8)},
-	{Name: "NCCL_NSOCKS_PERTHREAD", Kind: Number, Low: 1, High: maxTCP, Since: at(4, 8)},
-	{Name: "NCCL_SOCKET_RETRY_CNT", Kind: Number, Low: 1, High: 1 << 31, Since: at(24)},
-	{Name: "NCCL_OOB_NET_ENABLE", Kind: Switch, Since: at(23)},
-	{Name: "NCCL_OOB_NET_IFNAME", Kind: Adapters, Since: at(23)},
-	{Name: "NCCL_RAS_ENABLE", Kind: Switch, Since: at(24)},
-	{Name: "NCCL_RAS_ADDR", Kind: Text, Since: at(24)},
+// folkNames are given by many pages and read by nobody, with what to do instead.
+var folkNames = map[string]string{
+	"NCCL_TIMEOUT":     "give the time to torch.distributed.init_process_group(timeout=...); no variable sets it",
+	"NCCL_BUFFER_SIZE": "write NCCL_BUFFSIZE",
+}
 
-	// InfiniBand and RoCE.
-	{Name: "NCCL_IB_DISABLE", Kind: Switch, Note: "NCCL then falls back to TCP and says nothing"},
-	{Name: "NCCL_IB_HCA", Kind: Adapters},
-	{Name: "NCCL_IB_GID_INDEX", Kind: Number, Low: -1, High: 255, Note: "-1 chooses by itself since 2.21"},
-	{Name: "NCCL_IB_TIMEOUT", Kind: Number, Low: 1, High: 31, Note: "with 0, or 32 and more, it waits for ever"},
-	{Name: "NCCL_IB_RETRY_CNT", Kind: Number, Low: 0, High: 7},
-	{Name: "NCCL_IB_SL", Kind: Number, Low: 0, High: 15},
-	{Name: "NCCL_IB_TC", Kind: Number, Low: 0, High: 255},
-	{Name: "NCCL_IB_QPS_PER_CONNECTION", Kind: Number, Low: 1, High: 128, Since: at(10)},
-	{Name: "NCCL_IB_SPLIT_DATA_ON_QPS", Kind: Switch, Since: at(18)},
-	{Name: "NCCL_IB_PCI_RELAXED_ORDERING", Kind: Number, Low: 0, High: 2, Since: at(12)},
-	{Name: "NCCL_IB_ADAPTIVE_ROUTING", Kind: Switch, Since: at(16)},
-	{Name: "NCCL_IB_MERGE_NICS", Kind: Switch, Since: at(20)},
-	{Name: "NCCL_IB_GDR_LEVEL", Kind: Level, Words: gdrLevels, ExactCase: true, Until: at(4), Instead: "NCCL_NET_GDR_LEVEL", Deprecated: at(4)},
-	{Name: "NCCL_IB_CUDA_SUPPORT", Kind: Switch, Until: at(4), Instead: "NCCL_NET_GDR_LEVEL", Deprecated: at(4)},
-	{Name: "NCCL_NET_GDR_LEVEL", Kind: Level, Words: gdrLevels, ExactCase: true, Since: at(4), Former: "NCCL_IB_GDR_LEVEL"},
-	{Name: "NCCL_NET_GDR_READ", Kind: Switch},
-	{Name: "NCCL_DMABUF_ENABLE", Kind: Switch, Since: at(13)},
-	{Name: "NCCL_CROSS_NIC", Kind: Number, Low: 0, High: 2},
-	{Name: "NCCL_PXN_DISABLE", Kind: Switch, Since: at(12)},
+// Kind is how a variable's text is read.
+type Kind string
 
-	// Algorithms.
-	{Name: "NCCL_ALGO", Kind: Algorithms, Words: algorithms, WordSince: algorithmSince, Since: at(5)},
-	{Name: "NCCL_PROTO", Kind: Algorithms, Words: protocols, Since: at(5)},
-	{Name: "NCCL_CTA_POLICY", Kind: Text, Since: at(27)},
-	{Name: "NCCL_LAUNCH_MODE", Kind: Word, Words: []string{"PARALLEL", "GROUP"}},
-	{Name: "NCCL_COMM_BLOCKING", Kind: Switch, Since: at(14)},
-	{Name: "NCCL_SET_STACK_SIZE", Kind: Switch, Since: at(9)},
-	{Name: "NCCL_CHECK_POINTERS", Kind: Switch, Instead: "NCCL_CHECK_MODE", Deprecated: at(29, 7)},
-	{Name: "NCCL_CHECK_MODE", Kind: Word, Words: []string{"DEFAULT", "DEBUG_LOCAL", "DEBUG_GLOBAL"}, Since: at(29, 7)},
-	{Name: "NCCL_CHECKS_DISABLE", Kind: Switch, Instead: "NCCL_CHECK_POINTERS", Deprecated: at(2, 12)},
-	{Name: "NCCL_LL_THRESHOLD", Kind: Bytes, Until: at(5)},
-	{Name: "NCCL_TREE_THRESHOLD", Kind: Bytes, Until: at(5)},
-	{Name: "NCCL_SINGLE_RING_THRESHOLD", Kind: Bytes, Until: at(3)},
+// Kinds, as the table has them.
+const (
+	Text       Kind = "text"       // anything
+	Switch     Kind = "switch"     // 0 or 1
+	Number     Kind = "number"     // a whole number
+	Bytes      Kind = "bytes"      // a whole number of bytes, without unit
+	Channels   Kind = "channels"   // a number of channels, whose limit follows from the release
+	Level      Kind = "level"      // a distance between devices
+	Word       Kind = "word"       // one of Words
+	ExactWord  Kind = "exact word" // the same, in this case only
+	WordList   Kind = "words"      // several of Words with "," between; "^" takes out
+	Algorithms Kind = "algorithms" // words per function: "ring;allreduce:tree"; "^" takes out
+	Interfaces Kind = "interfaces" // prefixes of network interfaces; "=" exact, "^" takes out
+	Adapters   Kind = "adapters"   // the same of InfiniBand devices, with ports
+	File       Kind = "file"       // a path
+)
 
-	// Words for people.
-	{Name: "NCCL_DEBUG", Kind: Word, Words: debugLevels, WordSince: debugSince},
-	{Name: "NCCL_DEBUG_LEVELS", Kind: WordList, Words: logLevels, Since: at(32)},
-	{Name: "NCCL_DEBUG_SUBSYS", Kind: WordList, Words: subsystems},
-	{Name: "NCCL_DEBUG_TIMESTAMP_FORMAT", Kind: Text, Since: at(26)},
-	{Name: "NCCL_DEBUG_TIMESTAMP_LEVELS", Kind: WordList, Words: logLevels, Since: at(26)},
+// Variable is a variable that NCCL or torch reads.
+type Variable struct {
+	Name      string
+	Torch     bool // torch reads it, not NCCL: by other rules
+	Kind      Kind
+	Low, High int64 // of numbers; both 0: no limit
+	Words     []string
+	WordSince map[string]Release // words that older releases do not know
+
+	Since  Release // the first that reads it, where that is known
+	Until  Release // the first that does not any more; unset: still read
+	Former string  // its name before Since
+	// Instead is its name now, from the release Deprecated on.
+	Instead    string
+	Deprecated Release
+
+	Note string // what it means or what goes wrong, in a sentence without a full stop
+}
+
+// tables are what is embedded, read.
+type tables struct {
+	variables map[string]Variable
+	others    map[string]bool
+}
+
+var table = sync.OnceValue(func() tables {
+	t := tables{variables: map[string]Variable{}, others: set(namesText)}
+	for row := range rows(variablesCSV) {
+		v := Variable{
+			Name: row["name"], Torch: row["reader"] == "torch", Kind: Kind(row["kind"]), Low: number64(row["low"]), High: number64(row["high"]),
+			Since: parseRelease(row["since"]), Until: parseRelease(row["until"]), Former: row["former"],
+			Instead: row["instead"], Deprecated: parseRelease(row["deprecated"]), Note: row["note"], WordSince: map[string]Release{},
+		}
+		for word := range strings.SplitSeq(row["words"], ",") {
+			if word, since, _ := strings.Cut(word, "@"); word != "" {
+				v.Words, v.WordSince[word] = append(v.Words, word), parseRelease(since)
+			}
+		}
+		t.variables[v.Name] = v
+	}
+	return t
+})
+
+// rows reads an embedded table, by the names in its first line. What is embedded has the right form: a test reads it.
+func rows(text string) func(yield func(map[string]string) bool) {
+	r := csv.NewReader(strings.NewReader(text))
+	r.Comma, r.Comment, r.LazyQuotes = '|', '#', true
+	all, err := r.ReadAll()
+	if err != nil {
+		panic("nccl: an embedded table: " + err.Error())
+	}
+	return func(yield func(map[string]string) bool) {
+		for _, cells := range all[1:] {
+			row := map[string]string{}
+			for i, cell := range cells {
+				row[all[0][i]] = cell
+			}
+			if !yield(row) {
+				return
+			}
+		}
+	}
+}
+
+func number64(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64) // "" is none
+	return n
+}
+
+func set(text string) map[string]bool {
+	all := map[string]bool{}
+	for _, name := range strings.Fields(text) {
+		all[name] = true
+	}
+	return all
+}
+
+// Lookup finds a variable by name.
+func Lookup(name string) (Variable, bool) {
+	v, ok := table().variables[name]
+	return v, ok
+}
+
+// Concerns is whether a variable's name is of the families that this package knows.
+func Concerns(name string) bool {
+	return strings.HasPrefix(name, "NCCL_") || strings.HasPrefix(name, "TORCH_NCCL_") ||
+		strings.HasPrefix(name, "TORCH_FR_") || name == "TORCH_DISTRIBUTED_DEBUG"
+}
+
+// reader is who reads the variable, and the release of it that was found.
+func (v Variable) reader(version Version) (string, Release) {
+	if v.Torch {
+		return "torch", version.Torch
+	}
+	return "NCCL", version.NCCL
+}
+
+// limits are the smallest and the largest number that the release takes; both 0 for no limit.
+func (v Variable) limits(version Version) (low, high int64) {
+	switch {
+	case v.Kind == Switch:
+		return 0, 1
+	case v.Kind == Channels && version.NCCL.before(Release{2, 25, 0}):
+		return v.Low, 32
+	}
+	return v.Low, v.High
+}
+
+// nearestName is the variable that name is probably a slip of, "" where there is none.
+func nearestName(name string) string {
+	if _, known := Lookup("TORCH_" + name); known {
+		return "TORCH_" + name
+	}
+	best, bestDistance := "", 3
+	consider := func(candidate string) {
+		distance := levenshtein.Distance(name, candidate, nil)
+		if distance < bestDistance || distance == bestDistance && candidate < best {
+			best, bestDistance = candidate, distance
+		}
+	}
+	for candidate := range table().variables {
+		consider(candidate)
+	}
+	for candidate := range table().others {
+		consider(candidate)
+	}
+	return best
 }

@@ -7,12 +7,16 @@ import (
 
 // TestTablesAgree: every name that a table refers to is there.
 func TestTablesAgree(t *testing.T) {
-	if len(byName) != len(variables)+len(torchVariables) {
-		t.Error("a variable is in the tables twice")
+	seen := map[string]bool{}
+	for row := range rows(variablesCSV) {
+		if seen[row["name"]] {
+			t.Errorf("%s is in the table twice", row["name"])
+		}
+		seen[row["name"]] = true
 	}
-	for name, v := range byName {
+	for name, v := range table().variables {
 		switch {
-		case otherNames[name]:
+		case table().others[name]:
 			t.Errorf("%s is among the other names too", name)
 		case !Concerns(name):
 			t.Errorf("%s is of no family", name)
@@ -20,11 +24,11 @@ func TestTablesAgree(t *testing.T) {
 			t.Errorf("%s has no range", name)
 		case v.Instead != "" && !v.Deprecated.known(), v.Instead == "" && v.Deprecated.known():
 			t.Errorf("%s is half deprecated", name)
-		case (v.Kind == Word || v.Kind == WordList || v.Kind == Level || v.Kind == Algorithms) != (len(v.Words) > 0):
+		case (v.Kind == Word || v.Kind == ExactWord || v.Kind == WordList || v.Kind == Level || v.Kind == Algorithms) != (len(v.Words) > 0):
 			t.Errorf("%s has words, or none, against its kind", name)
 		}
 		for _, other := range []string{v.Former, v.Instead} {
-			if _, known := byName[other]; other != "" && !known && !otherNames[other] {
+			if _, known := table().variables[other]; other != "" && !known && !table().others[other] {
 				t.Errorf("%s refers to %s, which is not there", name, other)
 			}
 		}
