@@ -4,8 +4,8 @@
 // looks like a plateau.
 //
 // A Recorder takes in a sample about once a second and keeps the smallest, largest and mean
-// value of each period, in finer periods the newer they are, in a file whose size is fixed
-// when it is made. Read reads it. Growing and Imbalance judge what was kept; they are pure.
+// value of each second, minute and hour as lines of JSON, in a folder of bounded size. Read
+// reads it. Growing and Imbalance judge what was kept; they are pure.
 //
 // The package knows neither who measures nor who is told. It starts no goroutines.
 package samples

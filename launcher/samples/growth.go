@@ -156,12 +156,12 @@ func theilSen(floor []float64, known []int) float64 {
 // Growing finds what has grown of a rank in an attempt. total is its device's memory, 0 if
 // that is not known. Of what rises on a device one thing is told: the innermost.
 func (s *Series) Growing(attempt, rank int, total float64) []Growth {
-	whole, who := s.Whole(), Occupant{rank, attempt}
+	who := Occupant{rank, attempt}
 	is := map[Metric]bool{}
 	trends := map[Metric]trend{}
 	known := map[Metric]bool{}
 	for _, m := range []Metric{DeviceUsed, Process, RSS, Allocated, Reserved} {
-		points := points(whole, who, m)
+		points := s.points(who, m)
 		known[m] = len(points) > 0
 		trends[m], is[m] = rising(points)
 	}
@@ -169,7 +169,7 @@ func (s *Series) Growing(attempt, rank int, total float64) []Growth {
 	tell := func(m Metric, kind string) {
 		t := trends[m]
 		g := Growth{Rank: rank, Metric: names[m], Kind: kind, Slope: t.slope, From: t.from, To: t.to, Hours: t.hours}
-		if used := lastOf(points(whole, who, DeviceUsed)); m != RSS && total > 0 && used > 0 && total > used {
+		if used := lastOf(s.points(who, DeviceUsed)); m != RSS && total > 0 && used > 0 && total > used {
 			g.FullIn = (total - used) / t.slope
 		}
 		found = append(found, g)

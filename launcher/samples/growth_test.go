@@ -52,7 +52,7 @@ type course map[Metric]shape
 
 func (c course) series(t *testing.T, hours float64) *Series {
 	t.Helper()
-	return record(t, 1, hours, 10, func(_ int, at float64) (Values, int) {
+	return record(t, 1, hours, max(10, hours), func(_ int, at float64) (Values, int) {
 		v := None()
 		for m, of := range c {
 			v[m] = of(at / 3600)

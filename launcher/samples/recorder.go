@@ -1,42 +1,46 @@
 package samples
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 )
 
-// Level is a resolution in which samples are kept.
-type Level struct {
-	Span float64 `json:"span_s"` // seconds of a period; of the last level, when it begins
-	Kept int     `json:"kept"`   // periods that are kept
+// level is a resolution in which samples are kept: a file of periods, which becomes the
+// older one of two when it is full.
+type level struct {
+	span float64 // seconds of a period
+	full int64   // bytes of a file
 }
 
-// levels are what is kept of a run: seconds for ten minutes, ten seconds for three hours,
-// minutes for a day, and all of it in periods that double as often as they fill their slots.
-var levels = []Level{{1, 600}, {10, 1080}, {60, 1440}, {600, 1024}}
+// levels are what is kept of a run on a host with eight ranks: seconds for a quarter of an
+// hour or more, minutes for half a day, hours for months. With more ranks it is less.
+var levels = [...]level{{1, 3 << 20}, {60, 3 << 20}, {3600, 6 << 20}}
 
-// Occupant is who is in a slot of a host: a rank in an attempt.
-type Occupant struct{ Rank, Attempt int }
+// name is that of the level's file; the older one has oldEnd too.
+func (l level) name() string { return fmt.Sprintf("%gs.jsonl", l.span) }
 
-// Nobody is in a slot where no rank runs.
-var Nobody = Occupant{-1, 0}
+const oldEnd = ".1"
 
-// Bucket is a period.
-type Bucket struct {
-	At, Span float64 // its beginning, and how many seconds it stands for
-	Slots    []Slot
+// flushEvery is how many seconds a period may wait to be written.
+const flushEvery = 10
+
+// Recorder keeps samples of the ranks of a host. It is for one goroutine.
+type Recorder struct {
+	began   float64
+	open    [len(levels)]period
+	files   [len(levels)]file
+	flushed float64
 }
 
-// Slot is what was measured in a slot: of the rank that was in it at the end of the period.
-type Slot struct {
-	Occupant
-	Summary
-}
-
-// open is a period that samples are still added to.
-type open struct {
-	at, span float64
-	slots    []openSlot // nil: there is none
+// period is one that samples are still added to.
+type period struct {
+	at    float64
+	slots []openSlot // nil: it has not begun
 }
 
 type openSlot struct {
@@ -44,31 +48,27 @@ type openSlot struct {
 	sum
 }
 
-func (o *open) bucket() Bucket {
-	b := Bucket{At: o.at, Span: o.span}
-	for i := range o.slots {
-		b.Slots = append(b.Slots, Slot{o.slots[i].Occupant, o.slots[i].summary()})
-	}
-	return b
+// file is one that is written. Periods wait in lines, so that the disk is not asked each
+// second.
+type file struct {
+	level
+	path  string
+	f     *os.File
+	size  int64
+	lines []Period
 }
 
-// Recorder keeps samples of the ranks of a host. It is for one goroutine.
-type Recorder struct {
-	file  *file
-	slots int
-	open  []open // of each level
-}
-
-// Create begins a file for a host on which so many ranks run at once; began is the time of
-// day, in seconds since 1970.
-func Create(path string, slots int, began float64) (*Recorder, error) {
-	f, err := create(path, Header{Version: 1, Began: began, Slots: slots, Metrics: names[:], Levels: levelsFor(slots)})
-	if err != nil {
+// Create begins a folder of samples; began is the time of day, in seconds since 1970.
+func Create(folder string, began float64) (*Recorder, error) {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
 	}
-	r := &Recorder{file: f, slots: slots, open: make([]open, len(f.header.Levels))}
-	for i, l := range f.header.Levels {
-		r.open[i].span = l.Span
+	r := &Recorder{began: began}
+	for i, l := range levels {
+		r.files[i] = file{level: l, path: filepath.Join(folder, l.name())}
+		if err := r.files[i].create(); err != nil {
+			return nil, errors.Join(err, r.Close())
+		}
 	}
 	return r, nil
 }
@@ -78,15 +78,12 @@ func Create(path string, slots int, began float64) (*Recorder, error) {
 func (r *Recorder) Add(at float64, who []Occupant, values []Values) error {
 	for i := range r.open {
 		o := &r.open[i]
-		start := math.Floor(at/o.span) * o.span
-		for o.slots != nil && o.at != start {
-			if err := r.finish(i); err != nil {
-				return err
-			}
-			start = math.Floor(at/o.span) * o.span
+		start := math.Floor(at/levels[i].span) * levels[i].span
+		if o.slots != nil && o.at != start {
+			r.finish(i)
 		}
 		if o.slots == nil {
-			o.at, o.slots = start, make([]openSlot, r.slots)
+			o.at, o.slots = start, make([]openSlot, len(who))
 			for slot := range o.slots {
 				o.slots[slot] = openSlot{who[slot], newSum()}
 			}
@@ -102,52 +99,81 @@ func (r *Recorder) Add(at float64, who []Occupant, values []Values) error {
 			s.add(values[slot])
 		}
 	}
-	return r.file.flushLater(at)
+	if at-r.flushed < min(flushEvery, at/2) { // what is young is looked at the most
+		return nil
+	}
+	r.flushed = at
+	return r.Flush()
 }
 
-// finish puts a level's period into the file. Where the last level has no slot left its
-// periods are made twice as long, and this one with them, which then may go on.
-func (r *Recorder) finish(level int) error {
-	o := &r.open[level]
-	if level == len(r.open)-1 && r.file.isFull(level) {
-		o.span *= 2
-		o.at = math.Floor(o.at/o.span) * o.span
-		return r.file.thin(level)
+// finish ends the period of a level.
+func (r *Recorder) finish(level int) {
+	o, f := &r.open[level], &r.files[level]
+	p := Period{Began: r.began, At: o.at, Span: levels[level].span}
+	for _, s := range o.slots {
+		if s.Occupant != Nobody {
+			p.Ranks = append(p.Ranks, Slot{s.Occupant, s.summary()})
+		}
 	}
-	r.file.push(level, o.bucket())
+	if len(p.Ranks) > 0 {
+		f.lines = append(f.lines, p)
+	}
 	o.slots = nil
-	return nil
 }
 
 // Flush writes what was taken in, but for periods that are not over.
-func (r *Recorder) Flush() error { return r.file.flush() }
+func (r *Recorder) Flush() error {
+	var errs []error
+	for i := range r.files {
+		errs = append(errs, r.files[i].flush())
+	}
+	return errors.Join(errs...)
+}
 
 // Close writes all that was taken in.
 func (r *Recorder) Close() error {
-	var failed error
 	for i := range r.open {
-		for failed == nil && r.open[i].slots != nil {
-			failed = r.finish(i)
+		if r.open[i].slots != nil {
+			r.finish(i)
 		}
 	}
-	return errors.Join(failed, r.file.flush(), r.file.f.Close())
+	failed := r.Flush()
+	for i := range r.files {
+		if f := r.files[i].f; f != nil {
+			failed = errors.Join(failed, f.Close())
+		}
+	}
+	return failed
 }
 
-const (
-	// mostBytes bounds a file: hosts with many slots keep fewer periods.
-	mostBytes  = 8 << 20
-	fewestKept = 32
-)
+func (f *file) create() (err error) {
+	f.size = 0
+	f.f, err = os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	return err
+}
 
-func levelsFor(slots int) []Level {
-	size, own := 0, append([]Level{}, levels...)
-	for _, l := range own {
-		size += l.Kept * recordSize(slots)
+// flush writes what waits, and makes room once the file is full.
+func (f *file) flush() error {
+	if len(f.lines) == 0 {
+		return nil
 	}
-	for i := range own {
-		if size > mostBytes {
-			own[i].Kept = max(fewestKept, own[i].Kept*(mostBytes>>10)/(size>>10))
+	var text bytes.Buffer
+	to := json.NewEncoder(&text)
+	for _, p := range f.lines {
+		if err := to.Encode(p); err != nil {
+			return err
 		}
 	}
-	return own
+	f.lines = nil
+	n, err := f.f.Write(text.Bytes())
+	if err != nil {
+		return fmt.Errorf("write samples: %w", err)
+	}
+	if f.size += int64(n); f.size < f.full {
+		return nil
+	}
+	if err := errors.Join(f.f.Close(), os.Rename(f.path, f.path+oldEnd)); err != nil {
+		return fmt.Errorf("write samples: %w", err)
+	}
+	return f.create()
 }

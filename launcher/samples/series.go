@@ -2,55 +2,88 @@ package samples
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"math"
 	"os"
-	"slices"
+	"path/filepath"
 )
 
-// Series is what a file holds: of each level the periods, oldest first.
-type Series struct {
-	Header
-	Periods [][]Bucket
+// Occupant is a rank in an attempt.
+type Occupant struct {
+	Rank    int `json:"rank"`
+	Attempt int `json:"attempt"`
 }
 
-// Read reads a file, also one that is being written.
-func Read(path string) (*Series, error) {
-	f, err := os.Open(path)
-	if err != nil {
+// Nobody is in a slot where no rank runs.
+var Nobody = Occupant{-1, 0}
+
+// Period is what was measured of the ranks of a host in some seconds, a line of a file.
+type Period struct {
+	Began float64 `json:"began"`  // time of day when sampling began, in seconds since 1970
+	At    float64 `json:"at"`     // its beginning, in seconds since then
+	Span  float64 `json:"span_s"` // its length
+	Ranks []Slot  `json:"ranks"`
+}
+
+// Slot is what was measured of a rank, the one that was in a slot at the end of the period.
+type Slot struct {
+	Occupant
+	Summary
+}
+
+// Series are the periods of a host once each, oldest first, as fine as they were kept.
+type Series struct{ Periods []Period }
+
+// Read reads a folder of samples, also one that is being written. The error is
+// fs.ErrNotExist where there is none.
+func Read(folder string) (*Series, error) {
+	if _, err := os.Stat(folder); err != nil {
 		return nil, err
 	}
-	defer f.Close()
 	var s Series
-	line, err := bufio.NewReaderSize(io.NewSectionReader(f, 0, headerSize), headerSize).ReadBytes('\n')
-	if err == nil {
-		err = json.Unmarshal(line, &s.Header)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s holds no samples: %w", path, err)
-	}
-	if s.Version != 1 || !slices.Equal(s.Metrics, names[:]) || s.Slots < 0 || s.Slots > mostSlots || s.size() > 2*mostBytes {
-		return nil, fmt.Errorf("%s holds samples of another version of muster", path)
-	}
-	for level := range s.Levels {
-		all, err := readLevel(f, s.Header, level)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+	for _, l := range levels { // the finest first
+		var periods []Period
+		for _, end := range []string{oldEnd, ""} {
+			more, err := readFile(filepath.Join(folder, l.name()+end))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, fmt.Errorf("read samples: %w", err)
+			}
+			periods = append(periods, more...)
 		}
-		s.Periods = append(s.Periods, all)
+		first := math.Inf(1)
+		if len(s.Periods) > 0 {
+			first = s.Periods[0].At
+		}
+		older := 0
+		for older < len(periods) && periods[older].At+periods[older].Span <= first {
+			older++
+		}
+		s.Periods = append(periods[:older:older], s.Periods...)
 	}
 	return &s, nil
 }
 
-// size is how large a file with this header becomes.
-func (h Header) size() int64 {
-	size := int64(headerSize)
-	for _, l := range h.Levels {
-		size += int64(max(0, l.Kept)) * int64(recordSize(h.Slots))
+// readFile reads the lines of a file. One that is damaged, or not written to its end, is
+// left out.
+func readFile(path string) ([]Period, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
 	}
-	return size
+	var periods []Period
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, len(text)+1)
+	for lines.Scan() {
+		var p Period
+		if json.Unmarshal(lines.Bytes(), &p) == nil && p.Span > 0 {
+			periods = append(periods, p)
+		}
+	}
+	return periods, lines.Err()
 }
 
 // Point is a metric of a rank in a period.
@@ -59,32 +92,13 @@ type Point struct {
 	Min, Max, Mean float64
 }
 
-// Whole lists the periods once each, oldest first: as fine as they were kept.
-func (s *Series) Whole() []Bucket {
-	var whole []Bucket
-	for _, level := range s.Periods { // the finest first
-		first := math.Inf(1)
-		if len(whole) > 0 {
-			first = whole[0].At
-		}
-		var older []Bucket
-		for _, b := range level {
-			if b.At+b.Span <= first {
-				older = append(older, b)
-			}
-		}
-		whole = append(older, whole...)
-	}
-	return whole
-}
-
-// points are what is known of a metric of a rank in an attempt in these periods.
-func points(whole []Bucket, who Occupant, m Metric) []Point {
+// points are what is known of a metric of a rank in an attempt.
+func (s *Series) points(who Occupant, m Metric) []Point {
 	var points []Point
-	for _, b := range whole {
-		for _, s := range b.Slots {
-			if mean, known := s.Mean.Get(m); known && s.Occupant == who {
-				points = append(points, Point{b.At, b.Span, s.Min[m], s.Max[m], mean})
+	for _, p := range s.Periods {
+		for _, r := range p.Ranks {
+			if mean, known := r.Mean.Get(m); known && r.Occupant == who {
+				points = append(points, Point{p.At, p.Span, r.Min[m], r.Max[m], mean})
 			}
 		}
 	}
@@ -94,21 +108,19 @@ func points(whole []Bucket, who Occupant, m Metric) []Point {
 // Line is a period of a rank as it is printed: At is a time of day, in seconds since 1970,
 // wrong by as long as the machine was suspended since the run began.
 type Line struct {
-	Rank    int     `json:"rank"`
-	Attempt int     `json:"attempt"`
-	At      float64 `json:"at"`
-	Span    float64 `json:"span_s"`
+	Occupant
+	At   float64 `json:"at"`
+	Span float64 `json:"span_s"`
 	Summary
 }
 
-// Lines are all periods of all ranks, each time once and as fine as it was kept, oldest
-// first.
+// Lines are all periods of all ranks.
 func (s *Series) Lines() []Line {
 	var lines []Line
-	for _, b := range s.Whole() {
-		for _, slot := range b.Slots {
-			if slot.Mean.isKnown() {
-				lines = append(lines, Line{slot.Rank, slot.Attempt, s.Began + b.At, b.Span, slot.Summary})
+	for _, p := range s.Periods {
+		for _, r := range p.Ranks {
+			if r.Mean.isKnown() {
+				lines = append(lines, Line{r.Occupant, p.Began + p.At, p.Span, r.Summary})
 			}
 		}
 	}

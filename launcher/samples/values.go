@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // Metric is one of the numbers that are kept of a rank.
@@ -24,6 +26,16 @@ const (
 
 // names are the metrics in JSON and in files.
 var names = [metrics]string{"device_used", "process", "rss", "gpu", "traffic", "allocated", "reserved", "largest_free"}
+
+// sorted are the metrics in the order of their names.
+var sorted = func() []Metric {
+	var all []Metric
+	for m := range metrics {
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b Metric) int { return strings.Compare(names[a], names[b]) })
+	return all
+}()
 
 // String is the metric's name in JSON.
 func (m Metric) String() string { return names[m] }
@@ -56,13 +68,22 @@ func (v Values) Number(m Metric) *float64 {
 	return nil
 }
 
-// MarshalJSON writes an object.
+// MarshalJSON writes an object, by hand since it is done for each rank and second.
 func (v Values) MarshalJSON() ([]byte, error) {
-	object := map[string]*float64{}
-	for m := range metrics {
-		object[names[m]] = v.Number(m)
+	text := []byte{'{'}
+	for i, m := range sorted {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendQuote(text, names[m])
+		text = append(text, ':')
+		if n, known := v.Get(m); known {
+			text = strconv.AppendFloat(text, n, 'f', -1, 64)
+		} else {
+			text = append(text, "null"...)
+		}
 	}
-	return json.Marshal(object)
+	return append(text, '}'), nil
 }
 
 // UnmarshalJSON reads an object; what it lacks is not known.

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// FileName is the file in the run's folder.
+	// FileName is the folder of samples in the run's folder.
 	FileName = "samples"
 	// samplesWaiting is how much may wait for the disk: a minute of samples.
 	samplesWaiting = 60
@@ -84,7 +84,7 @@ func (f *File) keep(now time.Time, who []samples.Occupant, values []samples.Valu
 	at := now.Sub(f.base).Seconds()
 	kept := f.do(func() (err error) {
 		if f.recorder == nil {
-			if f.recorder, err = samples.Create(f.path, len(who), float64(f.base.UnixMilli())/1000); err != nil {
+			if f.recorder, err = samples.Create(f.path, float64(f.base.UnixMilli())/1000); err != nil {
 				return err
 			}
 		}

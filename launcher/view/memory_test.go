@@ -111,7 +111,7 @@ func TestSamplesInJSONAreAContract(t *testing.T) {
 	}
 	golden(t, "memory/top.json", indented(t, b.Bytes()))
 	b.Reset()
-	line := samples.Line{Rank: 3, Attempt: 1, At: 1.7e9, Span: 10, Summary: samples.Summary{Min: of(nil), Max: of(map[samples.Metric]float64{samples.RSS: 1}), Mean: of(nil)}}
+	line := samples.Line{Occupant: samples.Occupant{Rank: 3, Attempt: 1}, At: 1.7e9, Span: 10, Summary: samples.Summary{Min: of(nil), Max: of(map[samples.Metric]float64{samples.RSS: 1}), Mean: of(nil)}}
 	if err := SeriesLine(&b, "gpu01", line); err != nil {
 		t.Fatal(err)
 	}
