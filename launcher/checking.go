@@ -8,18 +8,18 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check"
 	"github.com/muster-dev/muster/launcher/check/codes"
-	"github.com/muster-dev/muster/launcher/coordinator"
-	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/history"
+	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
 )
 
 // Checking is what Run.Check is for a run, without checks where that is wanted.
-func Checking(none bool) string {
+func Checking(none bool) submission.Check {
 	if none {
-		return coordinator.CheckNone
+		return submission.CheckNone
 	}
-	return coordinator.CheckFirst
+	return submission.CheckFirst
 }
 
 // Checked is what came of checking the hosts of a job.
@@ -32,8 +32,8 @@ type Checked struct {
 // says why there was nothing to check.
 func (r *Run) DoChecks(ctx context.Context) (Checked, int, error) {
 	kept := &checkView{View: r.View}
-	r.View, r.Check = kept, coordinator.CheckOnly
-	r.Notebook = notebook.Notebook{} // nothing is going to run that somebody could come back to
+	r.View, r.Check = kept, submission.CheckOnly
+	r.Notebook = history.Store{} // nothing is going to run that somebody could come back to
 	status, err := r.once(ctx)
 	var refusal *planRefusal
 	if errors.As(err, &refusal) {

@@ -11,7 +11,7 @@ import (
 	"github.com/muster-dev/muster/launcher/collective"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/software"
@@ -55,7 +55,7 @@ func (r *Run) collective(ctx context.Context, p *plan.Plan) ([]report.Finding, e
 	wishes, stop := untilLate(r.Wishes, ask.Longest())
 	defer stop()
 	measured.Job, measured.View, measured.Wishes = job, kept, wishes
-	measured.Show, measured.Check, measured.Notebook = config.RankSet{}, Checking(true), notebook.Notebook{}
+	measured.Show, measured.Check, measured.Notebook = config.RankSet{}, Checking(true), history.Store{}
 	r.View.Phase("measuring how ranks work together")
 	_, err := measured.Do(ctx)
 	r.View.Phase("")
@@ -126,10 +126,10 @@ type collectiveView struct {
 	cause   *report.Cause
 }
 
-func (v *collectiveView) Plan(*plan.Plan)                  {}
-func (v *collectiveView) Event(event.Event)                {}
-func (v *collectiveView) HostDone(int, int)                {}
-func (v *collectiveView) State(notebook.Page, event.State) {}
+func (v *collectiveView) Plan(*plan.Plan)                {}
+func (v *collectiveView) Event(event.Event)              {}
+func (v *collectiveView) HostDone(int, int)              {}
+func (v *collectiveView) State(history.Run, event.State) {}
 
 // Output takes the script's lines from among what a rank writes.
 func (v *collectiveView) Output(_ string, rank int, stderr bool, data []byte, _ bool) {

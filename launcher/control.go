@@ -17,10 +17,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/muster-dev/muster/launcher/coordinator"
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/message"
+	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/launcher/remote"
 )
 
@@ -42,7 +42,7 @@ func dialControl(ctx context.Context, host remote.Host, path string) (*control, 
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithNoProxy(),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: time.Hour}), // who calls bounds it
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(coordinator.MaxMessage)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(submission.MaxMessage)),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			var conn net.Conn
 			once.Do(func() { conn = raw })
@@ -61,7 +61,7 @@ func dialControl(ctx context.Context, host remote.Host, path string) (*control, 
 
 func (c *control) close() { c.conn.Close() }
 
-func (c *control) submit(ctx context.Context, s coordinator.Submission) error {
+func (c *control) submit(ctx context.Context, s submission.Run) error {
 	_, err := c.client.Submit(ctx, &pb.SubmitRequest{Submission: message.Encode(s)})
 	switch status.Code(err) {
 	case codes.OK:

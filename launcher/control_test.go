@@ -8,8 +8,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/muster-dev/muster/launcher/coordinator"
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
+	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/launcher/remote"
 )
 
@@ -39,7 +39,7 @@ func TestALargeReportReachesWhoWatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(coordinator.MaxMessage))
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(submission.MaxMessage))
 	pb.RegisterControlServer(server, talkative{size: 20 << 20})
 	go func() { _ = server.Serve(l) }()
 	defer server.Stop()

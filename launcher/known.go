@@ -16,8 +16,8 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/message"
-	"github.com/muster-dev/muster/launcher/notebook"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/remote"
 	"github.com/muster-dev/muster/launcher/report"
@@ -25,10 +25,10 @@ import (
 
 // Known is a run that was started earlier, by this launcher's notebook.
 type Known struct {
-	Page     notebook.Page
+	Page     history.Run
 	Connect  Connector
 	View     View
-	Notebook notebook.Notebook
+	Notebook history.Store
 }
 
 // askWait bounds how long a host may take to tell what it knows, or the next line of it.
@@ -85,7 +85,7 @@ func (e *muteError) Error() string {
 }
 
 func (k *Known) mute(silent *silentError) *muteError {
-	return &muteError{run: k.Page.Run, head: k.Page.Hosts[0].Name, silent: silent, lease: cmp.Or(k.Page.Lease, usualLease)}
+	return &muteError{run: k.Page.ID, head: k.Page.Hosts[0].Name, silent: silent, lease: cmp.Or(k.Page.Lease, usualLease)}
 }
 
 // explained is an error of a coordinator as the user gets it.
@@ -96,13 +96,13 @@ func (k *Known) explained(err error) error {
 	return &Failure{Exit: report.ExitUnreachable, Message: err.Error(), Err: err}
 }
 
-func (k *Known) connect(ctx context.Context, h notebook.Host) (remote.Host, error) {
+func (k *Known) connect(ctx context.Context, h history.Host) (remote.Host, error) {
 	return k.Connect(ctx, remote.Target{Name: h.Address, User: h.User, Port: h.Port})
 }
 
 func (k *Known) lookup(ctx context.Context, host remote.Host) (message.Lookup, error) {
 	var found message.Lookup
-	err := ask(ctx, host, []string{"lookup", "-run", k.Page.Run}, func(line []byte) error {
+	err := ask(ctx, host, []string{"lookup", "-run", k.Page.ID}, func(line []byte) error {
 		return json.Unmarshal(line, &found)
 	})
 	return found, err
@@ -246,7 +246,7 @@ func (k *Known) openUnlessLeft(ctx context.Context, wishes <-chan Wish) (l *live
 			if <-opened; err == nil {
 				l.close()
 			}
-			return nil, failure(wish.Exit, "%s; nothing was done to run %s", wish.Reason, k.Page.Run)
+			return nil, failure(wish.Exit, "%s; nothing was done to run %s", wish.Reason, k.Page.ID)
 		}
 	}
 }
@@ -261,7 +261,7 @@ func (l *live) close() {
 // hasRanks says where a set names ranks that the run does not have.
 func (k *Known) hasRanks(set config.RankSet) error {
 	if last := set.Last(); last >= k.Page.WorldSize() {
-		return failure(report.ExitUsage, "run %s has no rank %d: its ranks are 0 to %d", k.Page.Run, last, k.Page.WorldSize()-1)
+		return failure(report.ExitUsage, "run %s has no rank %d: its ranks are 0 to %d", k.Page.ID, last, k.Page.WorldSize()-1)
 	}
 	return nil
 }
@@ -279,7 +279,7 @@ func (k *Known) Attach(ctx context.Context, show config.RankSet, wishes <-chan W
 		defer l.close()
 		return k.ended(l.state)
 	}
-	k.View.Say(fmt.Sprintf("attached to %s: %s", k.Page.Run, l.state.Name))
+	k.View.Say(fmt.Sprintf("attached to %s: %s", k.Page.ID, l.state.Name))
 	return k.watch(l, show, wishes).stay(ctx)
 }
 
@@ -294,7 +294,7 @@ func (k *Known) watch(l *live, show config.RankSet, wishes <-chan Wish) *watch {
 // ended tells the end of a run that is over.
 func (k *Known) ended(s event.State) (int, error) {
 	if s.Report == nil {
-		return 0, failure(report.ExitUnreachable, "run %s is lost: %s", k.Page.Run, s.Message)
+		return 0, failure(report.ExitUnreachable, "run %s is lost: %s", k.Page.ID, s.Message)
 	}
 	k.View.Report(s.Report)
 	return s.Report.Exit, nil
@@ -319,7 +319,7 @@ func (k *Known) Stop(ctx context.Context, how int, wishes <-chan Wish) (int, err
 		if l.state.Report == nil {
 			return k.ended(l.state)
 		}
-		k.View.Say("run " + k.Page.Run + " has ended already")
+		k.View.Say("run " + k.Page.ID + " has ended already")
 		return report.ExitOK, nil
 	}
 	request := &pb.StopRequest{Kill: how == StopNow, Drain: how == StopDrain, Exit: report.ExitTerminated, Reason: "muster stop"}
@@ -405,9 +405,9 @@ func (k *Known) printLogs(ctx context.Context, wanted Written) error {
 		newest = max(newest, r.Attempt)
 	}
 	if wanted.Attempt > newest {
-		return failure(report.ExitUsage, "run %s has no attempt %d: the newest is %d", k.Page.Run, wanted.Attempt, newest)
+		return failure(report.ExitUsage, "run %s has no attempt %d: the newest is %d", k.Page.ID, wanted.Attempt, newest)
 	}
-	byHost := map[notebook.Host][]string{}
+	byHost := map[history.Host][]string{}
 	for _, rank := range k.ranksIn(wanted.Ranks) {
 		host, begun := k.placeOf(state, rank)
 		if !begun {
@@ -429,7 +429,7 @@ func (k *Known) printLogs(ctx context.Context, wanted Written) error {
 }
 
 // placeOf is the host that a rank is on; false: a task that none has begun.
-func (k *Known) placeOf(s event.State, rank int) (host notebook.Host, begun bool) {
+func (k *Known) placeOf(s event.State, rank int) (host history.Host, begun bool) {
 	host, settled := k.Page.HostOf(rank)
 	if settled {
 		return host, true
@@ -443,7 +443,7 @@ func (k *Known) placeOf(s event.State, rank int) (host notebook.Host, begun bool
 
 // printHosts shows outputs, each host's by a connection of its own, and returns which cannot
 // be read.
-func (k *Known) printHosts(ctx context.Context, outputs map[notebook.Host][]string) (list hostErrors) {
+func (k *Known) printHosts(ctx context.Context, outputs map[history.Host][]string) (list hostErrors) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for host, of := range outputs {
@@ -459,13 +459,13 @@ func (k *Known) printHosts(ctx context.Context, outputs map[notebook.Host][]stri
 	return list
 }
 
-func (k *Known) printHost(ctx context.Context, h notebook.Host, sources []string) error {
+func (k *Known) printHost(ctx context.Context, h history.Host, sources []string) error {
 	host, err := k.connect(ctx, h)
 	if err != nil {
 		return err
 	}
 	defer host.Close()
-	args := []string{"output", "-run", k.Page.Run, "-of", strings.Join(sources, ",")}
+	args := []string{"output", "-run", k.Page.ID, "-of", strings.Join(sources, ",")}
 	return ask(ctx, host, args, func(line []byte) error {
 		var out message.Output
 		if err := json.Unmarshal(line, &out); err != nil {

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/message"
-	"github.com/muster-dev/muster/launcher/notebook"
 )
 
 // endedUnseen tells the end of a run that has ended out of sight, and before that what ranks
@@ -30,7 +30,7 @@ func (w *watch) catchUp(ctx context.Context) {
 		}
 	}
 	if len(missed) > 0 {
-		w.view.Say(fmt.Sprintf("run %s has ended before all of its output was read here; reading the rest from its files", w.page.Run))
+		w.view.Say(fmt.Sprintf("run %s has ended before all of its output was read here; reading the rest from its files", w.page.ID))
 		w.showMissed(ctx, missed)
 	}
 }
@@ -49,8 +49,8 @@ func output(attempt, rank int, from int64) string {
 }
 
 // missed are the outputs that were not shown to their end, by host.
-func (w *watch) missed(s event.State) map[notebook.Host][]string {
-	found := map[notebook.Host][]string{}
+func (w *watch) missed(s event.State) map[history.Host][]string {
+	found := map[history.Host][]string{}
 	for _, rank := range w.known().ranksIn(w.show) {
 		of, started := s.Ranks[rank]
 		if !started {
@@ -75,14 +75,14 @@ func (w *watch) missed(s event.State) map[notebook.Host][]string {
 }
 
 // showMissed shows outputs from their files, unless the user has had enough.
-func (w *watch) showMissed(ctx context.Context, missed map[notebook.Host][]string) {
+func (w *watch) showMissed(ctx context.Context, missed map[history.Host][]string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for _, e := range w.known().printHosts(ctx, missed) {
-			w.view.Say(fmt.Sprintf("warning: what was written on %s meanwhile is not shown: %v; muster logs %s reads it", e.host, e.err, w.page.Run))
+			w.view.Say(fmt.Sprintf("warning: what was written on %s meanwhile is not shown: %v; muster logs %s reads it", e.host, e.err, w.page.ID))
 		}
 	}()
 	for {

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/config"
-	"github.com/muster-dev/muster/launcher/coordinator"
 	"github.com/muster-dev/muster/launcher/failure/class"
-	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/history"
+	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/remote"
 	"github.com/muster-dev/muster/launcher/report"
@@ -27,11 +27,11 @@ type Run struct {
 	Job      *config.Job
 	Show     config.RankSet // whose output is shown
 	Saved    *plan.Saved    // what the plan must still come to; nil: anything
-	Check    string         // whether hosts are checked before the start: see coordinator.Submission
-	Detach   bool           // leave once the run belongs to the hosts
+	Check    submission.Check
+	Detach   bool // leave once the run belongs to the hosts
 	Connect  Connector
 	View     View
-	Notebook notebook.Notebook
+	Notebook history.Store
 	Wishes   <-chan Wish
 }
 
@@ -239,21 +239,21 @@ func (r *Run) handOver(ctx context.Context, id string, f *fleet, p *plan.Plan) (
 	return w.launch(ctx, p)
 }
 
-func (r *Run) submission(id string, f *fleet, p *plan.Plan) (coordinator.Submission, error) {
+func (r *Run) submission(id string, f *fleet, p *plan.Plan) (submission.Run, error) {
 	digest, err := p.Digest()
-	s := coordinator.Submission{Run: id, Source: r.Source, Digest: digest, Check: r.Check}
+	s := submission.Run{ID: id, Source: r.Source, Digest: digest, Check: r.Check}
 	for i, h := range f.hosts {
-		s.Hosts = append(s.Hosts, coordinator.SubmittedHost{
+		s.Hosts = append(s.Hosts, submission.Host{
 			Name: r.Job.Hosts[i].Name, Pin: h.hello.Pin, Facts: h.hello.Facts, ClockOffset: h.clockOffset, ClockError: h.clockError,
 		})
 	}
 	return s, err
 }
 
-func (r *Run) page(id string, p *plan.Plan) notebook.Page {
-	page := notebook.Page{Run: id, Job: r.Job.Name, Kind: r.Job.HostsKind, Started: time.Now(), Lease: r.Job.Lease, Tasks: len(p.Tasks)}
+func (r *Run) page(id string, p *plan.Plan) history.Run {
+	page := history.Run{ID: id, Job: r.Job.Name, Kind: r.Job.HostsKind, Started: time.Now(), Lease: r.Job.Lease, Tasks: len(p.Tasks)}
 	for i, h := range r.Job.Hosts {
-		page.Hosts = append(page.Hosts, notebook.Host{
+		page.Hosts = append(page.Hosts, history.Host{
 			Name: h.Name, Address: h.Address, User: h.User, Port: h.Port,
 			FirstRank: p.Hosts[i].FirstRank, Ranks: p.Hosts[i].Ranks,
 		})

@@ -160,7 +160,7 @@ func (w *watch) lostSight(ctx context.Context, err error) (int, error) {
 	if committed && away && !others {
 		w.fleet.leave()
 		return 0, failure(report.ExitUnreachable, "%s, the head host of run %s, cannot be reached any more: %v\nThe run may go on there; muster attach %s comes back to it.",
-			head.name, w.page.Run, err, w.page.Run)
+			head.name, w.page.ID, err, w.page.ID)
 	}
 	if away {
 		_ = head.remote.Close() // nothing more comes from it, which need not be waited for
@@ -176,9 +176,9 @@ func (w *watch) lostSight(ctx context.Context, err error) (int, error) {
 			return w.endedUnseen(ctx, s)
 		}
 	}
-	exit, message := report.ExitInternal, fmt.Sprintf("run %s has lost its coordinator on %s: %s", w.page.Run, head.name, w.lastWords())
+	exit, message := report.ExitInternal, fmt.Sprintf("run %s has lost its coordinator on %s: %s", w.page.ID, head.name, w.lastWords())
 	if away {
-		exit, message = report.ExitUnreachable, fmt.Sprintf("%s, the head host of run %s, cannot be reached any more: %v", head.name, w.page.Run, err)
+		exit, message = report.ExitUnreachable, fmt.Sprintf("%s, the head host of run %s, cannot be reached any more: %v", head.name, w.page.ID, err)
 	}
 	return 0, failure(exit, "%s\n%s", message, w.ends(left))
 }
@@ -204,7 +204,7 @@ func (w *watch) lostEarly(away bool, err error) error {
 		return w.trouble.failure(len(w.page.Hosts))
 	case away:
 		return failure(report.ExitUnreachable, "%s cannot be reached any more: %v\nThe hosts end what was begun within the lease, unless all of them had joined by then: muster status %s tells.",
-			head, err, w.page.Run)
+			head, err, w.page.ID)
 	}
 	return failure(report.ExitUnreachable, "%s: its agent and coordinator have ended; nothing was started", head)
 }

@@ -10,7 +10,7 @@ import (
 
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
 )
@@ -25,7 +25,7 @@ func (k *Known) Top(ctx context.Context, once bool, show func(event.State) error
 	defer l.close()
 	if l.control == nil {
 		if l.state.Report == nil {
-			return failure(report.ExitUnreachable, "run %s is lost: %s", k.Page.Run, l.state.Message)
+			return failure(report.ExitUnreachable, "run %s is lost: %s", k.Page.ID, l.state.Message)
 		}
 		return show(l.state)
 	}
@@ -134,7 +134,7 @@ func (k *Known) Series(ctx context.Context, show func(host string, line samples.
 		case err != nil:
 			without = append(without, err.Error())
 		case lines == 0:
-			without = append(without, h.Name+" has no samples of run "+k.Page.Run)
+			without = append(without, h.Name+" has no samples of run "+k.Page.ID)
 		}
 	}
 	if len(without) > 0 {
@@ -143,13 +143,13 @@ func (k *Known) Series(ctx context.Context, show func(host string, line samples.
 	return nil
 }
 
-func (k *Known) seriesOf(ctx context.Context, h notebook.Host, show func(host string, line samples.Line) error) (lines int, err error) {
+func (k *Known) seriesOf(ctx context.Context, h history.Host, show func(host string, line samples.Line) error) (lines int, err error) {
 	host, err := k.connect(ctx, h)
 	if err != nil {
 		return 0, err
 	}
 	defer host.Close()
-	return lines, ask(ctx, host, []string{"samples", "-run", k.Page.Run}, func(text []byte) error {
+	return lines, ask(ctx, host, []string{"samples", "-run", k.Page.ID}, func(text []byte) error {
 		var line samples.Line
 		if err := json.Unmarshal(text, &line); err != nil {
 			return err

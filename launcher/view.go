@@ -2,7 +2,7 @@ package launcher
 
 import (
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
 )
@@ -22,7 +22,7 @@ type View interface {
 	// Output shows a piece of a worker's output as it came; end is set after the last.
 	Output(host string, rank int, stderr bool, data []byte, end bool)
 	// State shows where the run stands.
-	State(page notebook.Page, s event.State)
+	State(page history.Run, s event.State)
 	// Report shows the end of the run.
 	Report(r *report.Report)
 	// Say shows a line of the launcher's own.

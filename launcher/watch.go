@@ -15,8 +15,8 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/message"
-	"github.com/muster-dev/muster/launcher/notebook"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/remote"
 	"github.com/muster-dev/muster/launcher/report"
@@ -26,10 +26,10 @@ import (
 type watch struct {
 	view     View
 	show     config.RankSet
-	notebook notebook.Notebook
+	notebook history.Store
 	wishes   <-chan Wish
 	detach   bool // leave once the run belongs to the hosts
-	page     notebook.Page
+	page     history.Run
 	control  *control
 	fleet    *fleet        // the hosts that this launcher has connections to, the head host first
 	tail     bool          // show output from the last lines on
@@ -77,7 +77,7 @@ func (w *watch) stay(ctx context.Context) (int, error) {
 	if w.commit == nil {
 		w.commit = make(chan struct{})
 	}
-	w.view.Watching(w.page.Run)
+	w.view.Watching(w.page.ID)
 	w.shown, w.through = map[int]shown{}, map[int]int{}
 	w.mu.Lock()
 	w.linked = map[string]bool{}
@@ -178,7 +178,7 @@ func (w *watch) awaitOutput(ctx context.Context, output <-chan error) (status in
 		select {
 		case <-slow:
 			if w.isOver() {
-				w.view.Say(fmt.Sprintf("run %s is over; the rest of its output waits for being read here, and muster logs %s has all of it", w.page.Run, w.page.Run))
+				w.view.Say(fmt.Sprintf("run %s is over; the rest of its output waits for being read here, and muster logs %s has all of it", w.page.ID, w.page.ID))
 			}
 		case cut = <-output:
 			return 0, cut, nil, false
@@ -221,13 +221,13 @@ func (w *watch) heed(ctx context.Context, wish Wish) (status int, err error, don
 func (w *watch) leave(wish Wish) (int, error) {
 	w.fleet.leave()
 	if w.isOver() && !w.detach { // only its output was still to be shown; who wants to leave at the start did not wait for it
-		w.view.Say(fmt.Sprintf("%s; run %s is over: muster report %s tells how it ended", wish.Reason, w.page.Run, w.page.Run))
+		w.view.Say(fmt.Sprintf("%s; run %s is over: muster report %s tells how it ended", wish.Reason, w.page.ID, w.page.ID))
 		return wish.Exit, nil
 	}
 	if !w.isCommitted() {
 		return wish.Exit, failure(wish.Exit, "%s before the start was confirmed: what was begun ends within the lease, unless the workers run already, which muster ps tells", wish.Reason)
 	}
-	w.view.Say(fmt.Sprintf("%s; run %s goes on: muster attach %s comes back to it, muster stop %s ends it", wish.Reason, w.page.Run, w.page.Run, w.page.Run))
+	w.view.Say(fmt.Sprintf("%s; run %s goes on: muster attach %s comes back to it, muster stop %s ends it", wish.Reason, w.page.ID, w.page.ID, w.page.ID))
 	return wish.Exit, nil
 }
 
@@ -372,7 +372,7 @@ func (w *watch) showOutput(ctx context.Context, reads chan<- struct{}) error {
 }
 
 // hostOf is the name of the host that a piece of output is from.
-func hostOf(page notebook.Page, c *pb.LogChunk) string {
+func hostOf(page history.Run, c *pb.LogChunk) string {
 	if c.Host != "" {
 		return c.Host
 	}
@@ -438,5 +438,5 @@ func (w *watch) dismiss(patience time.Duration) (left []string) {
 
 func (w *watch) leftBehind() string {
 	return fmt.Sprintf("left run %s without waiting for its end; workers may still be ending on: %s",
-		w.page.Run, strings.Join(w.fleet.alive(), " "))
+		w.page.ID, strings.Join(w.fleet.alive(), " "))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/muster-dev/muster/launcher"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/view"
 )
@@ -27,7 +27,7 @@ func known(c *cli.Context, screen *view.Screen) (*launcher.Known, error) {
 	if len(own) != 1 || len(after) > 0 {
 		return nil, usage("muster %s takes one run: its id, the beginning of one, or - for the latest; muster ps lists them", c.Command.Name)
 	}
-	book, err := notebook.Open()
+	book, err := history.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func ps(c *cli.Context) error {
 		return usage("muster ps takes no arguments; muster status RUN shows one run")
 	}
 	screen := openScreen()
-	book, err := notebook.Open()
+	book, err := history.Open()
 	if err != nil {
 		return err
 	}
@@ -88,13 +88,13 @@ func ps(c *cli.Context) error {
 }
 
 // askAll asks the head hosts of runs whose end is not known, all at once.
-func askAll(ctx context.Context, screen *view.Screen, book notebook.Notebook, pages []notebook.Page) ([]view.Listed, error) {
+func askAll(ctx context.Context, screen *view.Screen, book history.Store, pages []history.Run) ([]view.Listed, error) {
 	v := view.NewRun(screen)
 	connectors := map[string]launcher.Connector{}
 	runs := make([]view.Listed, len(pages))
 	var all sync.WaitGroup
 	for i, page := range pages {
-		runs[i].Page = page
+		runs[i].Run = page
 		if page.Outcome != "" {
 			continue
 		}
@@ -146,7 +146,7 @@ func status(c *cli.Context) error {
 
 // standing is where a run stands, for standard output.
 func standing(screen *view.Screen, k *launcher.Known, s event.State) view.Standing {
-	return view.Standing{Page: k.Page, State: s, Now: time.Now(), Width: screen.OutWidth()}
+	return view.Standing{Run: k.Page, State: s, Now: time.Now(), Width: screen.OutWidth()}
 }
 
 func logsCommand() *cli.Command {
@@ -289,9 +289,9 @@ func showReport(c *cli.Context) error {
 	case err != nil:
 		return &launcher.Failure{Exit: report.ExitUnreachable, Message: err.Error()}
 	case s.Report == nil && s.Name == event.IsLost:
-		return &launcher.Failure{Exit: report.ExitUnreachable, Message: "run " + k.Page.Run + " is lost: " + s.Message}
+		return &launcher.Failure{Exit: report.ExitUnreachable, Message: "run " + k.Page.ID + " is lost: " + s.Message}
 	case s.Report == nil:
-		return usage("run %s is not over: it is %s", k.Page.Run, s.Name)
+		return usage("run %s is not over: it is %s", k.Page.ID, s.Name)
 	}
 	if c.Bool("json") {
 		return view.ReportJSON(os.Stdout, s.Report)

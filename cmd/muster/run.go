@@ -7,7 +7,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher"
 	"github.com/muster-dev/muster/launcher/config"
-	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/view"
 )
@@ -60,7 +60,7 @@ func runJob(c *cli.Context) error {
 		return err
 	}
 	sayUnsent(job, v.Say)
-	book, err := notebook.Open()
+	book, err := history.Open()
 	if err != nil {
 		return err
 	}

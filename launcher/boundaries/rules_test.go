@@ -132,7 +132,7 @@ var rules = []rule{
 	},
 	{
 		from:   []string{"launcher"},
-		not:    []string{hcl, cty, cli, ssh, nvml, term, "os", "os/exec", "launcher/agent/...", "launcher/view"},
+		not:    []string{hcl, cty, cli, ssh, nvml, term, "os", "os/exec", "launcher/agent/...", "launcher/coordinator", "launcher/view"},
 		direct: true,
 		why:    "the phases in order as the user's command sees them; each phase's own matters are in its package",
 	},

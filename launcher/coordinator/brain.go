@@ -9,6 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/message"
+	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
@@ -40,7 +41,7 @@ type settings struct {
 	firstPort  int
 	lastPort   int
 	job        *config.Job
-	checking   string     // one of Check...
+	checking   submission.Check
 	pins       []link.Pin // of the hosts
 	clocks     []clock    // of the hosts, against the launcher's; empty: not measured
 }

@@ -6,13 +6,14 @@ import (
 	"github.com/muster-dev/muster/launcher/check"
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
 )
 
 // passes checks the hosts, once all are ready, and reports whether the run may start.
 func (b *brain) passes() bool {
-	if b.checked || b.checking == CheckNone {
+	if b.checked || b.checking == submission.CheckNone {
 		for _, p := range b.ofLibraries() {
 			b.warn(p.Host, "%s", p.Message)
 		}
@@ -29,7 +30,7 @@ func (b *brain) passes() bool {
 			b.refusals = append(b.refusals, refusal{host: f.Host, message: f.Words(), code: report.ExitRefused, found: f.Code})
 		}
 	}
-	return len(b.refusals) == 0 && b.checking != CheckOnly
+	return len(b.refusals) == 0 && b.checking != submission.CheckOnly
 }
 
 // judge returns the findings before the start. What the plan has warned of was shown with

@@ -12,6 +12,7 @@ import (
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/message"
+	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
@@ -24,20 +25,20 @@ type control struct {
 
 // Submit plans the run and lets its hosts in.
 func (s control) Submit(_ context.Context, request *pb.SubmitRequest) (*pb.SubmitReply, error) {
-	var submission Submission
-	if err := json.Unmarshal(request.Submission, &submission); err != nil {
+	var run submission.Run
+	if err := json.Unmarshal(request.Submission, &run); err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "submission: %v", err)
 	}
-	p, settings, err := submission.plan()
+	p, settings, err := planOf(run)
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	submitted := make(chan error, 1)
-	s.c.post(func() { submitted <- s.c.begin(newBrain(settings, p, wallClock), submission.Hosts) })
+	s.c.post(func() { submitted <- s.c.begin(newBrain(settings, p, wallClock), run.Hosts) })
 	if err := <-submitted; err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
-	return &pb.SubmitReply{Digest: submission.Digest}, nil
+	return &pb.SubmitReply{Digest: run.Digest}, nil
 }
 
 // Watch delivers events until the run is over or the watcher leaves.

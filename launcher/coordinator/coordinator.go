@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/message"
+	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
@@ -120,7 +121,7 @@ func (c *Coordinator) lookAtClock() {
 	}
 }
 
-func (c *Coordinator) begin(b *brain, hosts []SubmittedHost) error {
+func (c *Coordinator) begin(b *brain, hosts []submission.Host) error {
 	if c.brain != nil {
 		return fmt.Errorf("a run was submitted already")
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/muster-dev/muster/launcher/claim"
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/message"
+	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
 
@@ -66,7 +67,7 @@ func serve(keeper *os.File, args []string) error {
 		return err
 	}
 	c.live.dir = filepath.Dir(*socket)
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(MaxMessage))
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(submission.MaxMessage))
 	pb.RegisterControlServer(server, control{c: c})
 	go func() { _ = hub.Serve(members) }()
 	go func() { _ = server.Serve(launchers) }()

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/message"
+	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous/link"
@@ -53,7 +54,7 @@ func sharingDrill(t *testing.T, more string) *drill {
 	}
 	d := &drill{t: t, b: newBrain(settingsOf("j-1", job), p, func(i link.Instant) float64 { return float64(i) })}
 	d.b.now = link.Instant(time.Hour)
-	d.b.checking = CheckNone
+	d.b.checking = submission.CheckNone
 	return d
 }
 

@@ -6,41 +6,10 @@ import (
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plural"
-	"github.com/muster-dev/muster/rendezvous/link"
 )
-
-// MaxMessage bounds a message on the control socket, in bytes: a submission has the facts of
-// all hosts, and a report a line for each of a sweep's tasks.
-const MaxMessage = 256 << 20
-
-// Submission is what a launcher hands over: all that decides the run.
-type Submission struct {
-	Run    string          `json:"run"`
-	Source config.Source   `json:"source"`
-	Hosts  []SubmittedHost `json:"hosts"`  // in the job file's order
-	Digest string          `json:"digest"` // of the plan that the launcher made
-	Check  string          `json:"check"`  // whether hosts are checked before the start: one of Check...
-}
-
-// Values of Submission.Check.
-const (
-	CheckFirst = ""     // what fails keeps the run from starting
-	CheckNone  = "none" // it starts whatever checks would find
-	CheckOnly  = "only" // hosts are made ready and checked, and nothing starts
-)
-
-// SubmittedHost is a host that has an agent.
-type SubmittedHost struct {
-	Name  string     `json:"name"`
-	Pin   link.Pin   `json:"pin"`
-	Facts facts.Host `json:"facts"`
-	// ClockOffset is how far its clock is ahead of the launcher's, in seconds, and ClockError
-	// by how much that may be wrong.
-	ClockOffset float64 `json:"clock_offset"`
-	ClockError  float64 `json:"clock_error"`
-}
 
 // Default range of ports for ranks to meet at, below where kernels take outgoing
 // connections from.
@@ -49,8 +18,8 @@ const (
 	defaultLastPort  = 29999
 )
 
-// plan evaluates and plans the job, and refuses when the launcher came to another plan.
-func (s *Submission) plan() (*plan.Plan, settings, error) {
+// planOf evaluates and plans the job, and refuses when the launcher came to another plan.
+func planOf(s submission.Run) (*plan.Plan, settings, error) {
 	job, diags := s.Source.Evaluate()
 	if diags.HasErrors() {
 		return nil, settings{}, diags
@@ -77,7 +46,7 @@ func (s *Submission) plan() (*plan.Plan, settings, error) {
 	if digest != s.Digest {
 		return nil, settings{}, fmt.Errorf("launcher and coordinator came to different plans (%.12s and %.12s)", s.Digest, digest)
 	}
-	set := settingsOf(s.Run, job)
+	set := settingsOf(s.ID, job)
 	set.checking = s.Check
 	for _, h := range s.Hosts {
 		set.pins = append(set.pins, h.Pin)

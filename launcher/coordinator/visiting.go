@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/muster-dev/muster/launcher/message"
+	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
 
@@ -22,7 +23,7 @@ type visiting struct {
 // whether all that can be known of that is. Hosts bound their visits themselves; one that is
 // lost is not waited for.
 func (b *brain) haveVisited() bool {
-	if b.checking != CheckOnly || len(b.hosts) < 2 || len(b.hosts) > mostVisiting || len(b.pins) < len(b.hosts) || b.plan.Backend == "none" || b.plan.Independent {
+	if b.checking != submission.CheckOnly || len(b.hosts) < 2 || len(b.hosts) > mostVisiting || len(b.pins) < len(b.hosts) || b.plan.Backend == "none" || b.plan.Independent {
 		return true
 	}
 	v := &b.visiting

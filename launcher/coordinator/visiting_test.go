@@ -6,13 +6,14 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/message"
+	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // checkingDrill is three hosts that are only checked, ready and waiting for each other.
 func checkingDrill(t *testing.T) *drill {
 	d := newDrillOf(t, "")
-	d.b.checking, d.b.pins = CheckOnly, []link.Pin{"p0", "p1", "p2"}
+	d.b.checking, d.b.pins = submission.CheckOnly, []link.Pin{"p0", "p1", "p2"}
 	for host := range 3 {
 		d.join(host)
 		d.ready(host)

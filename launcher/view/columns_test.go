@@ -11,9 +11,9 @@ import (
 // The numbers asked for stay, and what is left out is named.
 func TestTheTableOfRanksFitsTheTerminal(t *testing.T) {
 	for width, torch := range map[int]bool{60: false, 80: false, 100: true, 120: true} {
-		page, s := training(torch)
+		run, s := training(torch)
 		var b bytes.Buffer
-		if err := Status(&b, Standing{Page: page, State: s, Now: inThePast, Width: width}); err != nil {
+		if err := Status(&b, Standing{Run: run, State: s, Now: inThePast, Width: width}); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, fmt.Sprintf("memory/status-%d.txt", width), b.Bytes())

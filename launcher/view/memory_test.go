@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
 )
@@ -29,9 +29,9 @@ func of(known map[samples.Metric]float64) samples.Values {
 var inThePast = time.Unix(1_700_000_000, 0)
 
 // training is a run of three ranks on two hosts: one of them has ended.
-func training(torch bool) (notebook.Page, event.State) {
-	page := notebook.Page{Run: "llama-7f3a", Job: "llama", Started: inThePast,
-		Hosts: []notebook.Host{{Name: "gpu01", Ranks: 2}, {Name: "gpu02", FirstRank: 2, Ranks: 1}}}
+func training(torch bool) (history.Run, event.State) {
+	run := history.Run{ID: "llama-7f3a", Job: "llama", Started: inThePast,
+		Hosts: []history.Host{{Name: "gpu01", Ranks: 2}, {Name: "gpu02", FirstRank: 2, Ranks: 1}}}
 	s := event.State{Name: event.Running, Ranks: map[int]event.RankState{}}
 	for rank, host := range []string{"gpu01", "gpu01", "gpu02"} {
 		s.Ranks[rank] = event.RankState{Host: host, Name: "running", PID: 100 + rank, Since: inThePast}
@@ -53,14 +53,14 @@ func training(torch bool) (notebook.Page, event.State) {
 		},
 		Others: []samples.Holder{{Device: "GPU-3", PID: 4242, User: "bob", Name: "python\x1b[2J", Bytes: new(uint64(12 << 30))}, {Device: "GPU-4", PID: 17}},
 	}}, {Host: "gpu02", Ago: 40, Digest: samples.Digest{Every: 30, Why: "no libnvidia-ml.so.1"}}}}
-	return page, s
+	return run, s
 }
 
 func TestStatusShowsHowRanksUseMemoryAndDevices(t *testing.T) {
 	for name, torch := range map[string]bool{"status": false, "status-torch": true} {
-		page, s := training(torch)
+		run, s := training(torch)
 		var b bytes.Buffer
-		if err := Status(&b, Standing{Page: page, State: s, Now: inThePast.Add(3 * time.Hour)}); err != nil {
+		if err := Status(&b, Standing{Run: run, State: s, Now: inThePast.Add(3 * time.Hour)}); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, "memory/"+name+".txt", b.Bytes())
@@ -68,10 +68,10 @@ func TestStatusShowsHowRanksUseMemoryAndDevices(t *testing.T) {
 }
 
 func TestStatusWithoutSamplesHasNoEmptyColumns(t *testing.T) {
-	page, s := training(false)
+	run, s := training(false)
 	s.Samples = nil
 	var b bytes.Buffer
-	if err := Status(&b, Standing{Page: page, State: s, Now: inThePast}); err != nil {
+	if err := Status(&b, Standing{Run: run, State: s, Now: inThePast}); err != nil {
 		t.Fatal(err)
 	}
 	if header := strings.Split(b.String(), "\n")[2]; header != "RANK  HOST   STATE    SINCE  PID" {
@@ -101,9 +101,9 @@ func TestTheReportShowsPeaksByAttemptAndPhase(t *testing.T) {
 
 // Scripts read these; a name that changes is an incompatible change.
 func TestSamplesInJSONAreAContract(t *testing.T) {
-	page, s := training(true)
+	run, s := training(true)
 	var b bytes.Buffer
-	if err := StatusLine(&b, Standing{Page: page, State: s, Now: inThePast}); err != nil {
+	if err := StatusLine(&b, Standing{Run: run, State: s, Now: inThePast}); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(b.String(), "\n"); n != 1 {
@@ -128,10 +128,10 @@ func indented(t *testing.T, text []byte) []byte {
 }
 
 func TestTopFitsTheTerminalAndGivesItBack(t *testing.T) {
-	page, s := training(false)
+	run, s := training(false)
 	var out bytes.Buffer
 	screen := &Screen{out: stream{w: &out, terminal: true}, err: stream{w: &bytes.Buffer{}}}
-	top := NewTop(screen, page)
+	top := NewTop(screen, run)
 	for range 2 {
 		if err := top.Show(s, inThePast); err != nil {
 			t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/report"
 )
 
@@ -26,9 +26,9 @@ func TestAStatusTellsWhoSharesAGPU(t *testing.T) {
 	var state event.State
 	state.Take(event.Event{Kind: event.Committed})
 	state.Take(event.Event{Kind: event.Shared, Host: "gpu01", MPS: sharedCard})
-	page := notebook.Page{Run: "r-1", Hosts: []notebook.Host{{Name: "gpu01", Ranks: 2}}}
+	run := history.Run{ID: "r-1", Hosts: []history.Host{{Name: "gpu01", Ranks: 2}}}
 	var out bytes.Buffer
-	if err := Status(&out, Standing{Page: page, State: state, Now: time.Now()}); err != nil {
+	if err := Status(&out, Standing{Run: run, State: state, Now: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"gpu01      GPU 0  70      71      0       80        12.5 %   1.5 GiB  2 GiB  18 GiB", "1       not seen  all", "others  99"} {
@@ -37,7 +37,7 @@ func TestAStatusTellsWhoSharesAGPU(t *testing.T) {
 		}
 	}
 	out.Reset()
-	if err := StatusJSON(&out, Standing{Page: page, State: state, Now: time.Now()}); err != nil {
+	if err := StatusJSON(&out, Standing{Run: run, State: state, Now: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	var said struct{ MPS []report.MPSGPU }

@@ -26,7 +26,7 @@ var (
 
 // noticed is a run in its second attempt of which much has come up.
 func noticed() Standing {
-	page, s := training(false)
+	run, s := training(false)
 	s.Samples = nil
 	ago := func(d time.Duration, e event.Event) {
 		e.Time = inThePast.Add(-d)
@@ -37,7 +37,7 @@ func noticed() Standing {
 	ago(time.Hour, event.Event{Kind: event.Lost, Attempt: 1, Host: "gpu03", Message: "no answer from gpu03 for 30s"})
 	ago(12*time.Minute, event.Event{Kind: event.Found, Attempt: 1, Finding: &silent, Message: silent.Words()})
 	ago(time.Minute, event.Event{Kind: event.Found, Attempt: 1, Finding: &trifle, Message: trifle.Words()})
-	return Standing{Page: page, State: s, Now: inThePast}
+	return Standing{Run: run, State: s, Now: inThePast}
 }
 
 // Whoever closed the laptop finds in the status what the screen has said meanwhile.

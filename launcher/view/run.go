@@ -8,7 +8,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
@@ -297,9 +297,9 @@ func (r *Run) liner(host string, rank int, stderr bool) func([]byte) {
 }
 
 // State shows where the run stands, on request.
-func (r *Run) State(page notebook.Page, s event.State) {
+func (r *Run) State(run history.Run, s event.State) {
 	var b bytes.Buffer
-	_ = Status(&b, Standing{Page: page, State: s, Now: time.Now(), Width: r.screen.err.width()}) // a buffer takes everything
+	_ = Status(&b, Standing{Run: run, State: s, Now: time.Now(), Width: r.screen.err.width()}) // a buffer takes everything
 	r.screen.write(&r.screen.err, b.Bytes())
 }
 

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // Standing is where a run stands, and how that is shown.
 type Standing struct {
-	Page  notebook.Page
+	Run   history.Run
 	State event.State
 	Now   time.Time
 	Width int  // of the terminal; 0: lines may have any length
@@ -24,8 +24,8 @@ func (s Standing) message() string {
 	if s.State.Name != event.Running {
 		return s.State.Message
 	}
-	of := s.unit() + " on " + plural.Of(len(s.Page.Hosts), "host")
-	all := s.Page.WorldSize()
+	of := s.unit() + " on " + plural.Of(len(s.Run.Hosts), "host")
+	all := s.Run.WorldSize()
 	n := s.count()
 	if n.run < all {
 		return fmt.Sprintf("of %s: %s%s", of, n.words(), s.ofAttempt())
@@ -38,10 +38,10 @@ func (s Standing) message() string {
 }
 
 func (s Standing) unit() string {
-	if s.Page.Tasks > 0 {
-		return plural.Of(s.Page.Tasks, "task")
+	if s.Run.Tasks > 0 {
+		return plural.Of(s.Run.Tasks, "task")
 	}
-	return plural.Of(s.Page.WorldSize(), "rank")
+	return plural.Of(s.Run.WorldSize(), "rank")
 }
 
 // ofAttempt names an attempt that is not the first.
@@ -59,7 +59,7 @@ type standings struct {
 }
 
 func (s Standing) count() (n standings) {
-	for rank := range s.Page.WorldSize() {
+	for rank := range s.Run.WorldSize() {
 		r, started := s.State.Ranks[rank]
 		switch {
 		case !started || r.Attempt < s.State.Attempt:

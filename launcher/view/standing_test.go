@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/history"
 )
 
 // What is said to go on must be what goes on, however long ago it began.
 func TestAStatusSaysWhatIsTrueNow(t *testing.T) {
-	two := notebook.Page{Run: "j-1", Hosts: []notebook.Host{{Name: "a", Ranks: 1}, {Name: "b", FirstRank: 1, Ranks: 1}}}
-	one := notebook.Page{Run: "j-1", Hosts: []notebook.Host{{Name: "a", Ranks: 1}}}
-	sweep := notebook.Page{Run: "j-1", Hosts: []notebook.Host{{Name: "a", Ranks: 1}}, Tasks: 4}
+	two := history.Run{ID: "j-1", Hosts: []history.Host{{Name: "a", Ranks: 1}, {Name: "b", FirstRank: 1, Ranks: 1}}}
+	one := history.Run{ID: "j-1", Hosts: []history.Host{{Name: "a", Ranks: 1}}}
+	sweep := history.Run{ID: "j-1", Hosts: []history.Host{{Name: "a", Ranks: 1}}, Tasks: 4}
 	at := func(kind event.Kind, ago time.Duration, attempt int, rank ...int) event.Event {
 		e := event.Event{Kind: kind, Time: inThePast.Add(-ago), Attempt: attempt, Host: "a", Message: string(kind)}
 		if len(rank) > 0 {
@@ -28,7 +28,7 @@ func TestAStatusSaysWhatIsTrueNow(t *testing.T) {
 	waiting := append(append([]event.Event{}, stopping...), at(event.Ended, time.Hour, 0, 0), at(event.Restarting, time.Hour, 0, 1))
 	again := append(append([]event.Event{}, waiting...), at(event.Meeting, time.Hour, 1), at(event.Started, time.Hour, 1, 0), at(event.Started, time.Hour, 1, 1))
 	for name, test := range map[string]struct {
-		page   notebook.Page
+		run    history.Run
 		events []event.Event
 		state  string
 		want   string
@@ -45,7 +45,7 @@ func TestAStatusSaysWhatIsTrueNow(t *testing.T) {
 		"a task is to be tried anew": {sweep, append(append([]event.Event{}, begun...), at(event.Restarting, 0, 0, 0)), event.Running, "of 4 tasks on 1 host: 1 running, 3 not started yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := Standing{Page: test.page, Now: inThePast}
+			s := Standing{Run: test.run, Now: inThePast}
 			for _, e := range test.events {
 				s.State.Take(e)
 			}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
@@ -21,7 +21,7 @@ import (
 // Status writes where a run stands: a line for the run, a table of its ranks, and what the
 // user has to know of.
 func Status(w io.Writer, s Standing) error {
-	fmt.Fprintf(w, "%s: %s, attempt %d, started %s ago\n", s.Page.Run, stateWord(s.State), s.State.Attempt, age(s.Page.Started, s.Now))
+	fmt.Fprintf(w, "%s: %s, attempt %d, started %s ago\n", s.Run.ID, stateWord(s.State), s.State.Attempt, age(s.Run.Started, s.Now))
 	if message := s.message(); message != "" {
 		for line := range strings.Lines(message) {
 			_, _ = w.Write(wrapped(strings.TrimRight(line, "\n"), s.Width)) // what w does with it shows at its end
@@ -42,12 +42,12 @@ func Status(w io.Writer, s Standing) error {
 // ranks is a line for each rank. What says most of it stands first.
 func (s Standing) ranks() columns {
 	unit := "RANK"
-	if s.Page.Tasks > 0 {
+	if s.Run.Tasks > 0 {
 		unit = "TASK"
 	}
 	var t columns
 	s.addColumn(&t, unit, keepAlways, func(rank int, _ event.RankState) string { return fmt.Sprint(rank) })
-	s.addColumn(&t, "HOST", keepHost, func(rank int, r event.RankState) string { return hostOfRank(s.Page, rank, r) })
+	s.addColumn(&t, "HOST", keepHost, func(rank int, r event.RankState) string { return hostOfRank(s.Run, rank, r) })
 	s.addColumn(&t, "STATE", keepState, func(_ int, r event.RankState) string { return rankWord(r) })
 	s.addUse(&t)
 	s.addColumn(&t, "SINCE", keepSince, func(_ int, r event.RankState) string {
@@ -86,7 +86,7 @@ const (
 )
 
 func (s Standing) addColumn(t *columns, title string, keep int, of func(rank int, r event.RankState) string) {
-	cells := make([]string, s.Page.WorldSize())
+	cells := make([]string, s.Run.WorldSize())
 	for rank := range cells {
 		cells[rank] = of(rank, s.State.Ranks[rank])
 	}
@@ -127,8 +127,8 @@ func torchWords(t *observe.Torch) string {
 }
 
 // hostOfRank is the name of a rank's host; a task has the one that it was started on.
-func hostOfRank(page notebook.Page, rank int, r event.RankState) string {
-	if host, settled := page.HostOf(rank); settled {
+func hostOfRank(run history.Run, rank int, r event.RankState) string {
+	if host, settled := run.HostOf(rank); settled {
 		return host.Name
 	}
 	return dash(r.Host)
@@ -213,8 +213,8 @@ type statusRankJSON struct {
 func StatusJSON(w io.Writer, s Standing) error { return writeJSON(w, statusOf(s)) }
 
 func statusOf(standing Standing) statusJSON {
-	page, s := standing.Page, standing.State
-	out := statusJSON{Version: 1, Run: page.Run, Job: page.Job, State: runState(page, s), Message: standing.message(), Attempt: s.Attempt,
+	run, s := standing.Run, standing.State
+	out := statusJSON{Version: 1, Run: run.ID, Job: run.Job, State: runState(run, s), Message: standing.message(), Attempt: s.Attempt,
 		Ranks: []statusRankJSON{}, Others: []otherJSON{}, MPS: sharedGPUs(s), Findings: []report.Finding{}, Warnings: []string{}}
 	for _, e := range s.Notices {
 		switch {
@@ -227,9 +227,9 @@ func statusOf(standing Standing) statusJSON {
 	if s.Report != nil {
 		out.Exit = &s.Report.Exit
 	}
-	for rank := range page.WorldSize() {
+	for rank := range run.WorldSize() {
 		r, ok := s.Ranks[rank]
-		line := statusRankJSON{Rank: rank, Host: hostOfRank(page, rank, r), State: rankWord(r)}
+		line := statusRankJSON{Rank: rank, Host: hostOfRank(run, rank, r), State: rankWord(r)}
 		if ok {
 			line.Attempt = r.Attempt
 			line.PID, line.Since, line.Log, line.Observed = r.PID, report.Seconds(r.Since), r.Log, r.Observed
@@ -255,17 +255,17 @@ func writeJSON(w io.Writer, v any) error {
 
 // Listed is a run in a list, with where it stands as far as that could be learnt.
 type Listed struct {
-	Page  notebook.Page
+	Run   history.Run
 	State event.State
 }
 
 // runState is a run's state in a word: its outcome once it is over.
-func runState(page notebook.Page, s event.State) string {
+func runState(run history.Run, s event.State) string {
 	switch {
 	case s.Report != nil:
 		return s.Report.Outcome
-	case page.Outcome != "":
-		return page.Outcome
+	case run.Outcome != "":
+		return run.Outcome
 	}
 	return s.Name
 }
@@ -274,8 +274,8 @@ func exitOf(l Listed) *int {
 	switch {
 	case l.State.Report != nil:
 		return &l.State.Report.Exit
-	case l.Page.Outcome != "":
-		return &l.Page.Exit
+	case l.Run.Outcome != "":
+		return &l.Run.Exit
 	}
 	return nil
 }
@@ -289,14 +289,14 @@ func Runs(w io.Writer, runs []Listed, now time.Time) error {
 		if e := exitOf(l); e != nil {
 			exit = fmt.Sprint(*e)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s ago\t%s\n", l.Page.Run, runState(l.Page, l.State), l.Page.WorldSize(), l.Page.Hosts[0].Name, age(l.Page.Started, now), exit)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s ago\t%s\n", l.Run.ID, runState(l.Run, l.State), l.Run.WorldSize(), l.Run.Hosts[0].Name, age(l.Run.Started, now), exit)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	for _, l := range runs {
-		if slices.Contains([]string{event.Unknown, event.IsLost}, runState(l.Page, l.State)) {
-			fmt.Fprintf(w, "%s: %s\n", l.Page.Run, l.State.Message)
+		if slices.Contains([]string{event.Unknown, event.IsLost}, runState(l.Run, l.State)) {
+			fmt.Fprintf(w, "%s: %s\n", l.Run.ID, l.State.Message)
 		}
 	}
 	return nil
@@ -322,8 +322,8 @@ func RunsJSON(w io.Writer, runs []Listed) error {
 	out := runsJSON{Version: 1, Runs: []runJSON{}}
 	for _, l := range runs {
 		out.Runs = append(out.Runs, runJSON{
-			Run: l.Page.Run, Job: l.Page.Job, State: runState(l.Page, l.State), Head: l.Page.Hosts[0].Name,
-			Started: report.Seconds(l.Page.Started), Attempt: max(l.State.Attempt, l.Page.Attempt), Exit: exitOf(l),
+			Run: l.Run.ID, Job: l.Run.Job, State: runState(l.Run, l.State), Head: l.Run.Hosts[0].Name,
+			Started: report.Seconds(l.Run.Started), Attempt: max(l.State.Attempt, l.Run.Attempt), Exit: exitOf(l),
 		})
 	}
 	return writeJSON(w, out)

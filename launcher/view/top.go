@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/samples"
 )
@@ -17,13 +17,13 @@ import (
 // its own (xterm's alternate one), so that what was there before comes back.
 type Top struct {
 	screen *Screen
-	page   notebook.Page
+	run    history.Run
 	shown  bool
 	last   []byte
 }
 
 // NewTop shows nothing yet.
-func NewTop(screen *Screen, page notebook.Page) *Top { return &Top{screen: screen, page: page} }
+func NewTop(screen *Screen, run history.Run) *Top { return &Top{screen: screen, run: run} }
 
 // IsTerminal reports whether standard output can show a table again and again.
 func (s *Screen) IsTerminal() bool { return s.out.terminal }
@@ -40,7 +40,7 @@ const (
 func (t *Top) Show(s event.State, now time.Time) error {
 	var b bytes.Buffer
 	width, height := t.screen.out.size()
-	if err := Status(&b, Standing{Page: t.page, State: s, Now: now, Width: width, Brief: true}); err != nil {
+	if err := Status(&b, Standing{Run: t.run, State: s, Now: now, Width: width, Brief: true}); err != nil {
 		return err
 	}
 	t.last = b.Bytes()

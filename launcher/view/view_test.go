@@ -15,7 +15,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/failure/class"
-	"github.com/muster-dev/muster/launcher/notebook"
+	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
@@ -244,13 +244,13 @@ func keys(t *testing.T, write func(io.Writer) error, path ...string) []string {
 
 // Scripts read these; a name that changes is an incompatible change.
 func TestJSONContracts(t *testing.T) {
-	page := notebook.Page{Run: "j-abc", Job: "j", Hosts: []notebook.Host{{Name: "gpu1", Ranks: 2}}}
-	ps := func(w io.Writer) error { return RunsJSON(w, []Listed{{Page: page}}) }
+	run := history.Run{ID: "j-abc", Job: "j", Hosts: []history.Host{{Name: "gpu1", Ranks: 2}}}
+	ps := func(w io.Writer) error { return RunsJSON(w, []Listed{{Run: run}}) }
 	rep := func(w io.Writer) error { return ReportJSON(w, failed()) }
 	status := func(w io.Writer) error {
-		return StatusJSON(w, Standing{Page: page, State: event.State{Name: event.Running}})
+		return StatusJSON(w, Standing{Run: run, State: event.State{Name: event.Running}})
 	}
-	telling := func(w io.Writer) error { return StatusJSON(w, Standing{Page: page, State: telling()}) }
+	telling := func(w io.Writer) error { return StatusJSON(w, Standing{Run: run, State: telling()}) }
 	for _, test := range []struct {
 		name string
 		got  []string
@@ -287,10 +287,10 @@ func telling() event.State {
 }
 
 func TestStatusHasWhatRanksTellWhereTheyDo(t *testing.T) {
-	page := notebook.Page{Run: "j-abc", Job: "j", Hosts: []notebook.Host{{Name: "gpu1", Ranks: 2}}}
+	run := history.Run{ID: "j-abc", Job: "j", Hosts: []history.Host{{Name: "gpu1", Ranks: 2}}}
 	shown := func(s event.State) string {
 		var b bytes.Buffer
-		if err := Status(&b, Standing{Page: page, State: s}); err != nil {
+		if err := Status(&b, Standing{Run: run, State: s}); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()
@@ -314,8 +314,8 @@ func TestWhatARankTellsStandsInItsColumn(t *testing.T) {
 	values[samples.RSS] = 1 << 30
 	s.Samples = &samples.Overview{Hosts: []samples.HostDigest{{Host: "gpu1", Digest: samples.Digest{Ranks: []samples.Rank{{Rank: 1, Now: values}}}}}}
 	var b bytes.Buffer
-	page := notebook.Page{Run: "j-abc", Job: "j", Hosts: []notebook.Host{{Name: "gpu1", Ranks: 2}}}
-	if err := Status(&b, Standing{Page: page, State: s}); err != nil {
+	run := history.Run{ID: "j-abc", Job: "j", Hosts: []history.Host{{Name: "gpu1", Ranks: 2}}}
+	if err := Status(&b, Standing{Run: run, State: s}); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(b.String(), "\n")

@@ -23,7 +23,7 @@ const (
 
 type SubmitRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Submission    []byte                 `protobuf:"bytes,1,opt,name=submission,proto3" json:"submission,omitempty"` // JSON of coordinator.Submission
+	Submission    []byte                 `protobuf:"bytes,1,opt,name=submission,proto3" json:"submission,omitempty"` // JSON of submission.Run
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
