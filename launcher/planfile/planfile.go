@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/google/renameio/v2"
 	"github.com/muster-dev/muster/launcher/plan"
 )
 
@@ -26,16 +27,7 @@ func Write(path string, saved plan.Saved) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("save the plan: %s is there and is no file", path)
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".plan")
-	if err != nil {
-		return fmt.Errorf("save the plan in %s: %w", path, cause(err))
-	}
-	_, err = file.Write(append(text, '\n'))
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(file.Name())
+	if err := renameio.WriteFile(path, append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("save the plan in %s: %w", path, cause(err))
 	}
 	return nil

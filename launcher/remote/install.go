@@ -1,11 +1,12 @@
 package remote
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/google/renameio/v2"
 )
 
 // install puts a program where bootstrap's text puts it on other hosts, below the user's
@@ -24,30 +25,25 @@ func install(name string, b Binary) (path string, err error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return "", fmt.Errorf("install %s: %w", name, err)
 	}
-	if err := unpack(b, folder, path); err != nil {
+	if err := unpack(b, path); err != nil {
 		return "", fmt.Errorf("install %s: %w", name, err)
 	}
 	return path, nil
 }
 
-func unpack(b Binary, folder, path string) (err error) {
+func unpack(b Binary, path string) error {
 	content, err := b.Unpacked()
 	if err != nil {
 		return err
 	}
 	defer content.Close()
-	file, err := os.CreateTemp(folder, ".new")
+	file, err := renameio.NewPendingFile(path, renameio.WithStaticPermissions(0o700))
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(file.Name()))
-		}
-	}()
-	_, err = io.Copy(file, content)
-	if err = errors.Join(err, file.Chmod(0o700), file.Close()); err != nil {
+	defer file.Cleanup()
+	if _, err := io.Copy(file, content); err != nil {
 		return err
 	}
-	return os.Rename(file.Name(), path)
+	return file.CloseAtomicallyReplace()
 }
