@@ -5,51 +5,13 @@ import (
 	"strings"
 )
 
-// Pair is one setting of a string as torch reads it, without white space.
-type Pair struct {
-	Key, Value string
-	At         Span // of both in the text
-	ValueAt    Span
-}
-
-// Span is a part of a text, in bytes.
-type Span struct{ Start, End int }
-
-// ParseError is where a text is no list of settings.
-type ParseError struct {
-	At      Span
-	Problem string
-}
-
-func (e *ParseError) Error() string { return fmt.Sprintf("at %d: %s", e.At.Start, e.Problem) }
-
-// Parse reads a string such as "max_split_size_mb:128,expandable_segments:True", as torch
-// does: white space anywhere is left out, a comma may stand at the end, the last of several
-// equal keys wins (see Get), no text is no setting. What torch refuses or, since 2.10,
-// reads as something else is an error. Keys and values are not looked at: see Check.
-func Parse(text string) (Pairs, error) {
-	p := &parser{tokens: tokens(text), end: len(text)}
-	var pairs Pairs
-	for p.next < len(p.tokens) {
-		pair, err := p.pair()
-		if err != nil {
-			return pairs, err
-		}
-		pairs = append(pairs, pair)
-		if p.next == len(p.tokens) {
-			break
-		}
-		if comma := p.take(); comma.text != "," {
-			return pairs, &ParseError{comma.at, fmt.Sprintf("%q where a comma is to separate two settings", comma.text)}
-		}
-	}
-	return pairs, nil
-}
+// Pair is one setting of a string as torch reads it.
+type Pair struct{ Key, Value string }
 
 // Pairs are settings in the order of their text.
 type Pairs []Pair
 
-// Get is what is in force for a key.
+// Get is what is in force for a key: the last of several equal ones wins.
 func (p Pairs) Get(key string) (value string, set bool) {
 	for _, pair := range p {
 		if pair.Key == key {
@@ -68,104 +30,99 @@ func (p Pairs) Format() string {
 	return strings.Join(parts, ",")
 }
 
-// token is a word or a sign of its own.
-type token struct {
-	text string
-	at   Span
+// ParseError is where a text, without its white space, is no list of settings.
+type ParseError struct {
+	At      int
+	Problem string
 }
 
-func isSign(c byte) bool { return strings.IndexByte(",:[]", c) >= 0 }
+func (e *ParseError) Error() string { return fmt.Sprintf("at %d: %s", e.At, e.Problem) }
 
-// isSpace is as in C.
-func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
+// space is white space as in C.
+var space = strings.NewReplacer(" ", "", "\t", "", "\n", "", "\v", "", "\f", "", "\r", "")
 
-// tokens are what torch's tokenizer makes of a text: white space does not even end a word.
-func tokens(text string) []token {
-	var found []token
-	inWord := false
-	for i := range len(text) {
-		c, at := text[i], Span{i, i + 1}
-		switch {
-		case isSign(c):
-			found = append(found, token{text[i : i+1], at})
-			inWord = false
-		case isSpace(c):
-		case inWord:
-			last := &found[len(found)-1]
-			last.text += text[i : i+1]
-			last.at.End = at.End
-		default:
-			found = append(found, token{text[i : i+1], at})
-			inWord = true
+// Parse reads a string such as "max_split_size_mb:128,expandable_segments:True", as torch does: white space anywhere is
+// left out, even within a word; a comma may stand at the end; no text is no setting. What torch refuses or, since 2.10,
+// reads as something else is an error. Keys and values are not looked at: see Check.
+func Parse(text string) (Pairs, error) {
+	p := &parser{text: space.Replace(text)}
+	var pairs Pairs
+	for p.at < len(p.text) {
+		pair, problem := p.pair()
+		if problem == "" && p.at < len(p.text) && p.text[p.at] != ',' {
+			word := p.word()
+			if word == "" {
+				word = p.text[p.at : p.at+1]
+			}
+			pairs = append(pairs, pair)
+			problem = fmt.Sprintf("%q where a comma is to separate two settings", word)
 		}
+		if problem != "" {
+			return pairs, &ParseError{p.at, problem}
+		}
+		pairs = append(pairs, pair)
+		p.at++
 	}
-	return found
+	return pairs, nil
 }
 
 type parser struct {
-	tokens []token
-	next   int
-	end    int // of the text
+	text string
+	at   int
 }
 
-// take is the next token; at the end of the text one without text.
-func (p *parser) take() token {
-	if p.next == len(p.tokens) {
-		return token{at: Span{p.end, p.end}}
+const signs = ",:[]"
+
+// word is what stands before the next sign; it is not taken.
+func (p *parser) word() string {
+	rest := p.text[p.at:]
+	if end := strings.IndexAny(rest, signs); end >= 0 {
+		return rest[:end]
 	}
-	p.next++
-	return p.tokens[p.next-1]
+	return rest
 }
 
-// word takes a token that is none of the signs.
-func (p *parser) word(what string) (token, error) {
-	t := p.take()
-	if t.text == "" {
-		return t, &ParseError{t.at, "the text ends where " + what + " is to stand"}
+// expected says what stands where a word is to.
+func (p *parser) expected(what string) string {
+	if p.at == len(p.text) {
+		return "the text ends where " + what + " is to stand"
 	}
-	if isSign(t.text[0]) {
-		return t, &ParseError{t.at, fmt.Sprintf("%q where %s is to stand", t.text, what)}
-	}
-	return t, nil
+	return fmt.Sprintf("%q where %s is to stand", p.text[p.at:p.at+1], what)
 }
 
-func (p *parser) pair() (Pair, error) {
-	key, err := p.word("a setting")
-	if err != nil {
-		return Pair{}, err
+func (p *parser) pair() (pair Pair, problem string) {
+	pair.Key = p.word()
+	if pair.Key == "" {
+		return pair, p.expected("a setting")
 	}
-	if colon := p.take(); colon.text != ":" {
-		problem := fmt.Sprintf("%s has no value: write %s:VALUE", key.text, key.text)
-		if name, value, is := strings.Cut(key.text, "="); is {
-			problem = fmt.Sprintf("a setting is written with a colon: %s:%s", name, value)
+	if rest := p.text[p.at+len(pair.Key):]; !strings.HasPrefix(rest, ":") {
+		if name, value, is := strings.Cut(pair.Key, "="); is {
+			return pair, fmt.Sprintf("a setting is written with a colon: %s:%s", name, value)
 		}
-		return Pair{}, &ParseError{key.at, problem}
+		return pair, fmt.Sprintf("%s has no value: write %s:VALUE", pair.Key, pair.Key)
 	}
-	value, err := p.value(key.text)
-	if err != nil {
-		return Pair{}, err
+	p.at += len(pair.Key) + 1
+	if strings.HasPrefix(p.text[p.at:], "[") {
+		pair.Value, problem = p.list(pair.Key)
+	} else if pair.Value = p.word(); pair.Value == "" {
+		problem = p.expected("the value of " + pair.Key)
 	}
-	return Pair{Key: key.text, Value: value.text, At: Span{key.at.Start, value.at.End}, ValueAt: value.at}, nil
+	if problem == "" {
+		p.at += len(pair.Value)
+	}
+	return pair, problem
 }
 
-// value is a word, or a list in brackets as one.
-func (p *parser) value(of string) (token, error) {
-	if p.next == len(p.tokens) || p.tokens[p.next].text != "[" {
-		return p.word("the value of " + of)
+// list is what stands in brackets, with these.
+func (p *parser) list(of string) (list, problem string) {
+	rest := p.text[p.at:]
+	end := strings.IndexByte(rest, ']')
+	switch inner := strings.IndexByte(rest[1:], '['); {
+	case inner >= 0 && (end < 0 || inner+1 < end):
+		p.at += inner + 1
+		return "", "a list within the list of " + of
+	case end < 0:
+		return "", "the list of " + of + " has no closing bracket"
 	}
-	list := p.take()
-	for {
-		t := p.take()
-		switch t.text {
-		case "":
-			return list, &ParseError{list.at, "the list of " + of + " has no closing bracket"}
-		case "[":
-			return list, &ParseError{t.at, "a list within the list of " + of}
-		}
-		list.text += t.text
-		list.at.End = t.at.End
-		if t.text == "]" {
-			return list, nil
-		}
-	}
+	return rest[:end+1], ""
 }

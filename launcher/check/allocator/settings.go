@@ -54,24 +54,25 @@ type own struct {
 
 // list is what is asked for, as torch reads it.
 func (s *Settings) list() []own {
-	var l []own
-	l = add(l, "backend", "backend", s.Backend, func(v string) string { return v }, strconv.Quote)
-	l = add(l, "expandable_segments", "expandable_segments", s.ExpandableSegments, truth, strconv.FormatBool)
-	l = add(l, "max_split_size", "max_split_size_mb", s.MaxSplitSize, mib, size)
-	l = add(l, "max_non_split_rounding", "max_non_split_rounding_mb", s.MaxNonSplitRounding, mib, size)
-	l = add(l, "garbage_collection_threshold", "garbage_collection_threshold", s.GarbageCollectionThreshold, number, number)
-	l = add(l, "roundup_power2_divisions", "roundup_power2_divisions", s.RoundupPower2Divisions, divisions, divisions)
-	l = add(l, "memory_fraction", "per_process_memory_fraction", s.MemoryFraction, number, number)
-	l = add(l, "large_segment_size", "large_segment_size_mb", s.LargeSegmentSize, mib, size)
-	l = add(l, "throw_on_cudamalloc_oom", "throw_on_cudamalloc_oom", s.ThrowOnCudaMallocOOM, truth, strconv.FormatBool)
-	l = add(l, "release_lock_on_cudamalloc", "release_lock_on_cudamalloc", s.ReleaseLockOnCudaMalloc, truth, strconv.FormatBool)
-	l = add(l, "graph_capture_record_stream_reuse", "graph_capture_record_stream_reuse", s.GraphCaptureRecordStreamReuse, truth, strconv.FormatBool)
-	l = add(l, "pinned_use_cuda_host_register", "pinned_use_cuda_host_register", s.PinnedUseCudaHostRegister, truth, strconv.FormatBool)
-	l = add(l, "pinned_num_register_threads", "pinned_num_register_threads", s.PinnedNumRegisterThreads, strconv.Itoa, strconv.Itoa)
-	l = add(l, "pinned_use_background_threads", "pinned_use_background_threads", s.PinnedUseBackgroundThreads, truth, strconv.FormatBool)
-	l = add(l, "pinned_reserve_segment_size", "pinned_reserve_segment_size_mb", s.PinnedReserveSegmentSize, mib, size)
-	l = add(l, "pinned_max_round_threshold", "pinned_max_round_threshold_mb", s.PinnedMaxRoundThreshold, mib, size)
-	return add(l, "pinned_max_cached_size", "pinned_max_cached_size_mb", s.PinnedMaxCachedSize, mib, size)
+	var all []own
+	add(&all, "backend", s.Backend, func(v string) string { return v }, strconv.Quote)
+	add(&all, "expandable_segments", s.ExpandableSegments, truth, strconv.FormatBool)
+	add(&all, "max_split_size", s.MaxSplitSize, mib, size)
+	add(&all, "max_non_split_rounding", s.MaxNonSplitRounding, mib, size)
+	add(&all, "garbage_collection_threshold", s.GarbageCollectionThreshold, number, number)
+	add(&all, "roundup_power2_divisions", s.RoundupPower2Divisions, divisions, divisions)
+	add(&all, "memory_fraction", s.MemoryFraction, number, number)
+	add(&all, "large_segment_size", s.LargeSegmentSize, mib, size)
+	add(&all, "throw_on_cudamalloc_oom", s.ThrowOnCudaMallocOOM, truth, strconv.FormatBool)
+	add(&all, "release_lock_on_cudamalloc", s.ReleaseLockOnCudaMalloc, truth, strconv.FormatBool)
+	add(&all, "graph_capture_record_stream_reuse", s.GraphCaptureRecordStreamReuse, truth, strconv.FormatBool)
+	add(&all, "pinned_use_cuda_host_register", s.PinnedUseCudaHostRegister, truth, strconv.FormatBool)
+	add(&all, "pinned_num_register_threads", s.PinnedNumRegisterThreads, strconv.Itoa, strconv.Itoa)
+	add(&all, "pinned_use_background_threads", s.PinnedUseBackgroundThreads, truth, strconv.FormatBool)
+	add(&all, "pinned_reserve_segment_size", s.PinnedReserveSegmentSize, mib, size)
+	add(&all, "pinned_max_round_threshold", s.PinnedMaxRoundThreshold, mib, size)
+	add(&all, "pinned_max_cached_size", s.PinnedMaxCachedSize, mib, size)
+	return all
 }
 
 // Sets is what a block says of one of torch's settings, such as max_split_size = "128MiB",
@@ -89,11 +90,10 @@ func (s *Settings) Sets(key string) (written, source string, set bool) {
 }
 
 // add appends one setting where it is asked for.
-func add[T any](l []own, name, key string, v *Of[T], torchs, written func(T) string) []own {
-	if v == nil {
-		return l
+func add[T any](all *[]own, name string, v *Of[T], torchs, written func(T) string) {
+	if v != nil {
+		*all = append(*all, own{Pair{Key: Key(name), Value: torchs(v.Value)}, name + " = " + written(v.Value), v.Source})
 	}
-	return append(l, own{Pair{Key: key, Value: torchs(v.Value)}, name + " = " + written(v.Value), v.Source})
 }
 
 func truth(v bool) string {
@@ -126,39 +126,3 @@ func divisions(list []Division) string {
 // PowerOfTwo is whether n is one; torch takes no other numbers of steps, and for no other
 // sizes.
 func PowerOfTwo(n uint64) bool { return bits.OnesCount64(n) == 1 }
-
-// Name is what an allocator block calls one of torch's settings, and whether its value is
-// a size with a unit there; "" where the block has no such setting.
-func Name(key string) (name string, isSize bool) {
-	switch key {
-	case "per_process_memory_fraction":
-		return "memory_fraction", false
-	case "pinned_use_hip_host_register":
-		return "pinned_use_cuda_host_register", false
-	case "release_lock_on_hipmalloc":
-		return "release_lock_on_cudamalloc", false
-	case "roundup_bypass_threshold_mb", "expandable_segments_reserve", "expandable_segments_reserve_by_class", "pinned_free_catch_all":
-		return "", false
-	}
-	if keyNamed(key) == nil {
-		return "", false
-	}
-	name, isSize = strings.CutSuffix(key, "_mb")
-	return name, isSize
-}
-
-// Key is torch's name for what an allocator block calls name; "" for none.
-func Key(name string) string {
-	for _, k := range keys {
-		if ours, _ := Name(k.name); ours == name && !strings.Contains(k.name, "hip") {
-			return k.name
-		}
-	}
-	return ""
-}
-
-// NativeOnly is whether the backend cudaMallocAsync ignores a setting, by torch's name.
-func NativeOnly(key string) bool {
-	k := keyNamed(key)
-	return k != nil && k.native
-}

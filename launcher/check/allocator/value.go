@@ -16,12 +16,28 @@ type checker struct {
 }
 
 func (c *checker) add(severity, format string, args ...any) {
-	f := finding(CodeValue, severity, c.pair.Key, format, args...)
-	f.At = c.pair.ValueAt
-	c.found = append(c.found, f)
+	c.found = append(c.found, finding(CodeValue, severity, c.pair.Key, format, args...))
 }
 
-func (c *checker) anything(string) {}
+// checks are how values are read, by their names in the table.
+var checks = map[string]func(c *checker, value string){
+	"anything":  func(*checker, string) {},
+	"truth":     (*checker).truth,
+	"backend":   (*checker).backend,
+	"divisions": (*checker).divisions,
+	"number":    func(c *checker, value string) { c.wholeNumber(value) },
+	"positive":  func(c *checker, value string) { c.atLeast(value, 1, "") },
+	// Those of segments for requests of up to 10 MiB, so that it must be more.
+	"segment size": func(c *checker, value string) { c.atLeast(value, 11, "") },
+	"large size":   (*checker).largeSize,
+	"threads":      func(c *checker, value string) { c.powerOfTwo(value, 128, "1, 2, 4, ... or 128") },
+	"threshold": func(c *checker, value string) {
+		c.within(value, func(x float64) bool { return x > 0 && x < 1 }, ", both excluded")
+	},
+	"fraction": func(c *checker, value string) {
+		c.within(value, func(x float64) bool { return x >= 0 && x <= 1 }, "")
+	},
+}
 
 // truth is a boolean: torch compares with two words.
 func (c *checker) truth(value string) {
@@ -67,9 +83,7 @@ func leading(value string) (n uint64, negative, whole, ok bool) {
 	return n, value != unsigned && value[0] == '-', digits == len(unsigned), err == nil
 }
 
-// number is a whole number. Its value is 0 with false where it is none, or wrong already.
-func (c *checker) number(value string) { c.wholeNumber(value) }
-
+// wholeNumber is 0 with false where the value is none, or wrong already.
 func (c *checker) wholeNumber(value string) (n uint64, ok bool) {
 	n, negative, whole, ok := leading(value)
 	switch {
@@ -91,14 +105,6 @@ func (c *checker) atLeast(value string, low uint64, of string) {
 	}
 }
 
-func (c *checker) positive(value string) { c.atLeast(value, 1, "") }
-
-// segmentSize is that of segments for requests of up to 10 MiB, so that it must be more.
-func (c *checker) segmentSize(value string) { c.atLeast(value, 11, "") }
-
-// largeSegments is where the size of large segments can be set.
-var largeSegments = torch(2, 11)
-
 // largeSize is at least the size of a large segment, 20 MiB unless set; up to 2.9 more.
 func (c *checker) largeSize(value string) {
 	low, of := uint64(20), " (MiB)"
@@ -111,10 +117,6 @@ func (c *checker) largeSize(value string) {
 		}
 	}
 	c.atLeast(value, low, of)
-}
-
-func (c *checker) threads(value string) {
-	c.powerOfTwo(value, 128, "1, 2, 4, ... or 128")
 }
 
 // powerOfTwo is a number that is one, which a negative one is not as torch reads it.
@@ -145,32 +147,17 @@ func (c *checker) float(value string) (x float64, ok bool) {
 	return 0, false
 }
 
-// percent is said where a fraction seems to be meant as one.
-func percent(x float64) string {
+// within is a fraction. What seems to be meant as per cent is told how to be written.
+func (c *checker) within(value string, fits func(float64) bool, bounds string) {
+	x, ok := c.float(value)
+	if !ok || fits(x) {
+		return
+	}
 	if x > 1 && x <= 100 {
-		return fmt.Sprintf(": write %s for %s%%", number(x/100), number(x))
+		bounds += fmt.Sprintf(": write %s for %s%%", number(x/100), number(x))
 	}
-	return ""
+	c.add(Fail, "%s:%s stops torch: it lies between 0 and 1%s", c.pair.Key, value, bounds)
 }
-
-func (c *checker) threshold(value string) {
-	if x, ok := c.float(value); ok && !(x > 0 && x < 1) {
-		c.add(Fail, "%s:%s stops torch: it lies between 0 and 1, both excluded%s", c.pair.Key, value, percent(x))
-	}
-}
-
-func (c *checker) fraction(value string) {
-	if x, ok := c.float(value); ok && !(x >= 0 && x <= 1) {
-		c.add(Fail, "%s:%s stops torch: it lies between 0 and 1%s", c.pair.Key, value, percent(x))
-	}
-}
-
-// listsDivisions is where roundup_power2_divisions can be a list, and zeroInList where such
-// a list can say 0, for no rounding.
-var (
-	listsDivisions = torch(2, 0)
-	zeroInList     = torch(2, 4)
-)
 
 // divisions is a power of two, or a list [256:1,512:2,>:4] of sizes in MiB with theirs.
 func (c *checker) divisions(value string) {

@@ -44,8 +44,8 @@ func (s *Settings) known(v version) (kept []own, found []Finding) {
 	for _, o := range all {
 		pairs = append(pairs, o.Pair)
 	}
-	for i, o := range all {
-		problem := v.leaveOut(o, pairs, i)
+	for _, o := range all {
+		problem := v.leaveOut(o, pairs)
 		if problem == nil {
 			kept = append(kept, o)
 			continue
@@ -60,7 +60,7 @@ func (s *Settings) known(v version) (kept []own, found []Finding) {
 }
 
 // leaveOut is why a setting cannot be written for the version, nil where it can.
-func (v version) leaveOut(o own, pairs Pairs, i int) *Finding {
+func (v version) leaveOut(o own, pairs Pairs) *Finding {
 	k := keyNamed(o.Key)
 	release := v
 	if !v.known() {
@@ -69,7 +69,7 @@ func (v version) leaveOut(o own, pairs Pairs, i int) *Finding {
 	if !k.in(release) {
 		return v.tooNew(o, k)
 	}
-	for _, f := range checkPair(pairs, i, release) {
+	for _, f := range checkPair(o.Pair, pairs, release) {
 		if f.Severity == Fail {
 			f.Severity = Warn
 			f.Message = fmt.Sprintf("%s (%s) is left out: %s", o.written, o.source, f.Message)
@@ -81,9 +81,9 @@ func (v version) leaveOut(o own, pairs Pairs, i int) *Finding {
 
 // tooNew says that the version does not know a setting.
 func (v version) tooNew(o own, k *key) *Finding {
-	because := fmt.Sprintf("%s does not know %s, which is there since torch %d.%d, and would stop at it", v, k.name, k.since.major, k.since.minor)
+	because := fmt.Sprintf("%s does not know %s, which is there since %s, and would stop at it", v, k.name, k.since)
 	if !v.known() {
-		because = fmt.Sprintf("which torch the ranks use is not known, and before torch %d.%d it stops at %s", k.since.major, k.since.minor, k.name)
+		because = fmt.Sprintf("which torch the ranks use is not known, and before %s it stops at %s", k.since, k.name)
 	}
 	f := finding(CodeVersion, Warn, o.Key, "%s (%s) is left out: %s", o.written, o.source, because)
 	if o.Key == "per_process_memory_fraction" {
@@ -103,7 +103,6 @@ type merge struct {
 
 // set adds a pair, in place of one with that key.
 func (m *merge) set(pair Pair, source string) {
-	pair.At, pair.ValueAt = Span{}, Span{}
 	if i := slices.IndexFunc(m.pairs, func(p Pair) bool { return p.Key == pair.Key }); i >= 0 {
 		m.pairs[i], m.sources[i] = pair, source
 		return
