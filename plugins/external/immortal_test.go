@@ -35,17 +35,17 @@ func (i immortal) Kill() error {
 func TestWhatCannotBeKilledIsLeftAndNoOtherIsStarted(t *testing.T) {
 	self, _ := os.Executable()
 	let := make(chan struct{})
-	s := startProgram(t, Program{Path: self, Args: []string{"play", "stops"}, ProbeLimit: 200 * time.Millisecond}, immortals{let})
-	die := sync.OnceFunc(func() { close(let); s.last.child.kill() })
+	s := startProgram(t, Program{Path: self, Args: []string{"play", "stops"}, ProbeLimit: 200 * time.Millisecond, killLimit: 300 * time.Millisecond}, immortals{let})
+	die := sync.OnceFunc(func() { close(let); s.session.process.kill() })
 	t.Cleanup(die)
-	s.fails(KindHung, "does not go away", "pid")
-	s.fails(KindStuck, "no other is started")
+	s.fails(KindFailed, "does not go away", "pid")
+	s.fails(KindFailed, "no other is started")
 	if pids := marked(s.mark); len(pids) != 1 {
 		t.Errorf("processes %v", pids)
 	}
 	die()
-	eventually(t, "it is gone", func() bool { return s.last.isGone(0) })
-	s.fails(KindHung)
+	eventually(t, "it is gone", func() bool { return within(s.session.gone, 0) })
+	s.fails(KindFailed, "did not answer")
 }
 
 // lateStarter is a keeper that does not answer.
@@ -58,5 +58,5 @@ func (lateStarter) Start(ctx context.Context, _ Spec) (Process, error) {
 
 func TestAStarterThatDoesNotAnswerIsSaid(t *testing.T) {
 	self, _ := os.Executable()
-	startProgram(t, Program{Path: self, StartLimit: 200 * time.Millisecond}, lateStarter{}).fails(KindSlow)
+	startProgram(t, Program{Path: self, StartLimit: 200 * time.Millisecond}, lateStarter{}).fails(KindFailed, "not ready within")
 }

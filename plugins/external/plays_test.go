@@ -43,8 +43,8 @@ func play(part string, args []string) {
 		fmt.Fprintln(os.Stderr, strings.Join(args[1:], " "))
 		code, _ := strconv.Atoi(args[0])
 		os.Exit(code)
-	case "deaf":
-		deaf()
+	case "unconnectable":
+		unconnectable()
 	case "other-version":
 		config := serving(fixed("{}"))
 		config.ProtocolVersion = 2
@@ -72,8 +72,8 @@ func play(part string, args []string) {
 	}
 }
 
-// deaf says that it listens, and never accepts.
-func deaf() {
+// unconnectable says that it listens, and never accepts.
+func unconnectable() {
 	path := filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "s")
 	listener, err := net.Listen("unix", path)
 	if err != nil {
@@ -198,10 +198,6 @@ func prober(part string) gpu.Prober {
 		case "hangs-with-child":
 			grandchild()
 			stay()
-		case "has-child":
-			g := pair()
-			g.Notes = append(g.Notes, strconv.Itoa(grandchild()))
-			return g, nil
 		case "prints-much":
 			raw := os.NewFile(1, "stdout")
 			for range 200 {
@@ -230,7 +226,7 @@ func grandchild() int {
 // host starts a plugin, tells which processes there are, and stays.
 func host(args []string) {
 	self, _ := os.Executable()
-	p := New(Program{Name: "x", Path: self, Args: []string{"play", "has-child"}, Env: args}, Children{})
+	p := New(Program{Name: "x", Path: self, Args: []string{"play", "good"}, Env: args}, Children{})
 	g, err := p.Probe(context.Background())
 	if err != nil {
 		panic(err)

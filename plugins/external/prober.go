@@ -1,28 +1,24 @@
 package external
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"sync"
 	"time"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/muster-dev/muster/plugins/external/pluginpb"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
-// Prober asks a plugin. Its process is started by the first Probe, kept for the next, and
-// started anew after it has died. Probes may be made at the same time; the plugin sees
-// one after the other.
+// Prober calls a plugin. The first call starts its process, which is kept for the next, and
+// restarted after it has died. Calls may be concurrent; the plugin gets one after the other.
 type Prober struct {
 	program Program
 	starter Starter
-
-	mu     sync.Mutex
-	last   *session
-	closed bool
+	ctx     context.Context // until Close
+	cancel  context.CancelCauseFunc
+	turn    chan struct{} // whoever put something in may use the session
+	session *session      // nil: none was started
 }
 
 var (
@@ -33,248 +29,162 @@ var (
 
 // New returns a Prober of a plugin whose processes s starts. Nothing is started yet.
 func New(p Program, s Starter) *Prober {
-	return &Prober{program: p.withDefaults(), starter: s}
+	n := &Prober{program: p.withDefaults(), starter: s, turn: make(chan struct{}, 1)}
+	n.ctx, n.cancel = context.WithCancelCause(context.Background())
+	return n
 }
 
-// Probe asks the plugin. ctx is how long the caller waits: the plugin itself has its
-// limits whoever waits, and is killed when it passes one. What is wrong is an *Error, or
-// ctx's cause.
+// notTold is the reason for values that a plugin leaves out.
+const notTold = "the plugin does not tell"
+
+// Probe calls the plugin. ctx is how long the caller waits: the plugin itself has its limits
+// regardless, and is killed when it exceeds one. The error is an *Error, or ctx's cause.
 func (p *Prober) Probe(ctx context.Context) (*gpu.Inventory, error) {
-	return answerTo(ctx, p, question[*gpu.Inventory]{"Probe", p.program.ProbeLimit, func(ctx context.Context, plugin pluginpb.PluginClient) (*gpu.Inventory, error) {
+	return call(ctx, p, "Probe", p.program.ProbeLimit, func(ctx context.Context, plugin pluginpb.PluginClient) (*gpu.Inventory, error) {
 		reply, err := plugin.Probe(ctx, &pluginpb.ProbeRequest{})
 		if err != nil {
 			return nil, err
 		}
-		return p.program.read(reply.GetGpus())
-	}})
+		g, err := read(p.program, reply.GetGpus(), checkInventory)
+		if err != nil {
+			return nil, err
+		}
+		g.Source = cmp.Or(g.Source, p.program.Name)
+		g.Explain(notTold)
+		for i := range g.GPUs {
+			g.GPUs[i].Explain(notTold)
+		}
+		return g, nil
+	})
 }
 
-// watchMargin is how much longer than it was to wait a plugin may take for an answer.
-const watchMargin = 10 * time.Second
+// Sample calls the plugin as Probe does. KindUnsupported: it has no samples.
+func (p *Prober) Sample(ctx context.Context) (*gpu.Samples, error) {
+	return call(ctx, p, "Sample", p.program.ProbeLimit, func(ctx context.Context, plugin pluginpb.PluginClient) (*gpu.Samples, error) {
+		reply, err := plugin.Sample(ctx, &pluginpb.SampleRequest{})
+		if err != nil {
+			return nil, err
+		}
+		s, err := read(p.program, reply.GetSamples(), checkSamples)
+		if err != nil {
+			return nil, err
+		}
+		s.Source = cmp.Or(s.Source, p.program.Name)
+		for i := range s.GPUs {
+			s.GPUs[i].Explain(notTold)
+		}
+		return s, nil
+	})
+}
 
-// WatchEvents asks the plugin what the driver has reported; see gpu.EventWatcher. What
-// is wrong is an *Error, of KindUnsupported where the plugin cannot tell, or ctx's cause.
-// Somebody who has left without an answer has lost what it would have told.
+// WatchEvents asks the plugin what the driver has reported; see gpu.EventWatcher. The error is
+// an *Error, of KindUnsupported where the plugin has no events, or ctx's cause. Events of a call
+// that the caller has left are lost.
 func (p *Prober) WatchEvents(ctx context.Context, wait time.Duration) (*gpu.Events, error) {
-	return answerTo(ctx, p, question[*gpu.Events]{"Watch", wait + watchMargin, func(ctx context.Context, plugin pluginpb.PluginClient) (*gpu.Events, error) {
-		reply, err := plugin.Watch(ctx, &pluginpb.WatchRequest{WaitMs: uint32(min(wait, longestWatch) / time.Millisecond)})
+	limit := wait + p.program.WatchMargin
+	return call(ctx, p, "Watch", limit, func(ctx context.Context, plugin pluginpb.PluginClient) (*gpu.Events, error) {
+		reply, err := plugin.Watch(ctx, &pluginpb.WatchRequest{WaitMs: uint32(min(wait, maxWatch) / time.Millisecond)})
 		if err != nil {
 			return nil, err
 		}
-		return p.program.readEvents(reply.GetEvents())
-	}})
+		return read(p.program, reply.GetEvents(), checkEvents)
+	})
 }
 
-// question is one call of a plugin.
-type question[T any] struct {
-	call  string
-	limit time.Duration // for the answer
-	ask   func(ctx context.Context, plugin pluginpb.PluginClient) (T, error)
-}
-
-// answerTo has a plugin answer a question, by a new process where the last one died before.
-func answerTo[T any](ctx context.Context, p *Prober, q question[T]) (none T, err error) {
-	for {
-		s, err := p.session(ctx)
-		if err != nil {
-			return none, err
-		}
-		select {
-		case <-s.ready:
-		case <-ctx.Done():
-			return none, context.Cause(ctx)
-		}
-		if s.err != nil {
-			return none, s.err
-		}
-		found, err := inTurn(ctx, s, q)
-		if err != errAgain {
-			return found, err
-		}
-	}
-}
-
-// session returns the one there is, or a new one.
-func (p *Prober) session(ctx context.Context) (*session, error) {
-	for {
-		s, err := p.current()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case <-s.dying:
-		default:
-			return s, nil
-		}
-		select {
-		case <-s.ended:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-		if !s.isGone(0) {
-			return nil, s.program.fault(KindStuck, nil, "an earlier process of it (%s) was killed and is still there: the driver hangs; no other is started", s.child.ID())
-		}
-	}
-}
-
-func (p *Prober) current() (*session, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil, p.program.closed()
-	}
-	if p.last == nil || p.last.isGone(0) {
-		p.last = newSession(p.program, p.starter)
-	}
-	return p.last, nil
-}
-
-// Close ends the plugin and returns when nothing of it is left. Its error says what is. A
-// Probe that is under way returns with KindClosed.
-func (p *Prober) Close() error {
-	p.mu.Lock()
-	s := p.last
-	p.closed = true
-	p.mu.Unlock()
-	if s == nil {
-		return nil
-	}
-	if s.noMoreCalls() || !s.isReady() {
-		s.cancel(errClosed) // what is under way ends at once
-	}
-	s.end(true)
-	if !s.isGone(0) {
-		return s.program.fault(KindStuck, nil, "it was closed%s", s.leftover())
-	}
-	<-s.ready
-	s.calls.Wait()
-	return nil
-}
-
-// noMoreCalls says whether there is one now.
-func (s *session) noMoreCalls() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	return s.active > 0
-}
-
-// answer is what came of one call.
-type answer[T any] struct {
-	found T
-	err   error
-}
-
-// errAgain says that the session ended before it was this caller's turn.
-var errAgain = errors.New("again")
-
-// inTurn calls the plugin when it is this caller's turn. The call goes on when the caller
-// has left, so that a plugin that hangs is noticed.
-func inTurn[T any](ctx context.Context, s *session, q question[T]) (none T, err error) {
-	if !s.begin() {
-		return none, s.program.closed()
-	}
+// call calls the plugin when it is this caller's turn. The call goes on when the caller has
+// left, so that a plugin that hangs is noticed.
+func call[T any](ctx context.Context, p *Prober, name string, limit time.Duration,
+	ask func(context.Context, pluginpb.PluginClient) (*T, error)) (*T, error) {
 	select {
-	case s.turn <- struct{}{}:
-	case <-s.dying:
-		s.finish()
-		return none, errAgain
+	case p.turn <- struct{}{}:
+	case <-p.ctx.Done():
+		return nil, p.program.closed()
 	case <-ctx.Done():
-		s.finish()
-		return none, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	answers := make(chan answer[T], 1)
+	type answer struct {
+		found *T
+		err   error
+	}
+	answers := make(chan answer, 1)
 	go func() {
-		defer s.finish()
-		found, err := call(s, q)
-		<-s.turn
-		answers <- answer[T]{found, err}
+		var a answer
+		s, err := p.running()
+		if a.err = err; err == nil {
+			a.found, a.err = answerOf(s, name, limit, ask)
+		}
+		<-p.turn
+		answers <- a
 	}()
 	select {
 	case a := <-answers:
 		return a.found, a.err
 	case <-ctx.Done():
-		return none, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 }
 
-func (s *session) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.active++
-		s.calls.Add(1)
+// running returns a session that is ready, if need be a new one.
+func (p *Prober) running() (*session, error) {
+	if p.ctx.Err() != nil {
+		return nil, p.program.closed()
 	}
-	return !s.closed
+	if s := p.session; s != nil {
+		if !s.ended && !within(s.process.done, 0) {
+			return s, nil
+		}
+		s.end(false) // it died when nobody used it
+		if !within(s.gone, 0) {
+			return nil, p.program.fault(nil, "an earlier process of it (%s) was killed and is still there: the driver hangs; "+
+				"no other is started", s.process.ID())
+		}
+	}
+	p.session = newSession(p.ctx, p.program, p.starter)
+	return p.session, p.session.start()
 }
 
-func (s *session) finish() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.active--
-	s.calls.Done()
-}
-
-func call[T any](s *session, q question[T]) (none T, err error) {
-	select {
-	case <-s.dying: // since before it was asked
-		return none, errAgain
-	default:
-	}
+// answerOf makes one call.
+func answerOf[T any](s *session, name string, limit time.Duration,
+	ask func(context.Context, pluginpb.PluginClient) (*T, error)) (*T, error) {
 	// Not a deadline: the plugin would be told it, and end the call a moment before this end
 	// does, as if it refused.
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	defer cancel(nil)
-	defer time.AfterFunc(q.limit, func() { cancel(errHung) }).Stop()
-	found, err := q.ask(ctx, s.plugin)
+	defer time.AfterFunc(limit, func() { cancel(errHung) }).Stop()
+	found, err := ask(ctx, s.plugin)
 	var known *Error
 	switch {
 	case err == nil || errors.As(err, &known):
 		return found, err
-	case context.Cause(s.ctx) == errClosed:
-		return none, s.program.closed()
+	case context.Cause(ctx) == errClosed:
+		return nil, s.program.closed()
 	case context.Cause(ctx) == errHung:
 		s.end(false)
-		return none, s.fault(KindHung, nil, "it did not answer within %s, and was killed%s", q.limit, s.leftover())
+		return nil, s.fault(nil, "it did not answer within %s, and was killed%s", limit, s.leftover())
 	default:
-		return none, s.failed(q.call, err)
+		return nil, s.callError(name, err)
 	}
 }
 
-// failed says what an error of a call means. Errors of the connection may come before the
-// end of the process is seen.
-func (s *session) failed(call string, err error) error {
-	told := status.Convert(err)
-	switch told.Code() {
-	case codes.Unavailable, codes.Canceled, codes.Internal:
-		if s.child.endsWithin(settle) {
-			return s.died()
-		}
-		if told.Code() != codes.Unavailable {
-			break
-		}
-		s.end(false)
-		return s.fault(KindFailed, err, "the connection to it failed, and it was killed%s: %s", s.leftover(), cut(told.Message(), longestQuote))
-	case codes.ResourceExhausted:
-		return s.program.fault(KindAnswer, err, "its answer is larger than %d MiB", maxReply>>20)
-	case codes.Unimplemented:
-		if call != "Probe" {
-			return s.program.fault(KindUnsupported, err, "it does not implement %s", call)
-		}
-		return s.program.fault(KindNotPlugin, err, "it does not implement Probe")
-	}
-	return s.program.fault(KindRefused, err, "it says: %s", cut(told.Message(), longestRefusal))
-}
-
-// died says how the process ended while somebody waited for it.
-func (s *session) died() error {
-	s.end(false)
-	switch {
-	case context.Cause(s.ctx) == errClosed:
-		return s.program.closed()
-	case !s.isGone(0):
-		return s.fault(KindStuck, nil, "it was killed%s", s.leftover())
+// Close ends the plugin and returns when nothing of it is left; its error says what is. A call
+// that is under way returns with KindClosed.
+func (p *Prober) Close() error {
+	gently := true
+	select {
+	case p.turn <- struct{}{}:
 	default:
-		return s.fault(KindCrashed, nil, "it died while it was asked (%s)", s.child.ending())
+		gently = false
+		p.cancel(errClosed) // what is under way ends at once
+		p.turn <- struct{}{}
 	}
+	defer func() { <-p.turn }()
+	s := p.session
+	if s != nil {
+		s.end(gently)
+	}
+	p.cancel(errClosed)
+	if s != nil && !within(s.gone, 0) {
+		return s.fault(nil, "it was closed%s", s.leftover())
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package external
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -11,9 +12,8 @@ import (
 	"github.com/muster-dev/muster/plugins/external/pluginpb"
 )
 
-// ProtocolVersion is the version of what muster and plugins say to each other. It is
-// raised when an old plugin could not be understood any more; new calls and new members
-// do not need that.
+// ProtocolVersion is the version of the protocol between muster and plugins. It is raised when
+// muster could no longer understand an old plugin; new calls and new members do not need that.
 const ProtocolVersion = 1
 
 // The cookie tells a program that muster started it, and not somebody by hand.
@@ -48,24 +48,22 @@ func (a *adapter) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *gr
 	return pluginpb.NewPluginClient(conn), nil
 }
 
-// misfit says what is wrong with a program's first line; nil: it is a plugin's. The line
-// is CORE|VERSION|NETWORK|ADDRESS|PROTOCOL|CERTIFICATE.
-func (p Program) misfit(line string) *Error {
+// misfit says what is wrong with a program's first line; "": it is a plugin's. The line is
+// CORE|VERSION|NETWORK|ADDRESS|PROTOCOL|CERTIFICATE.
+func (p Program) misfit(line string) string {
 	fields := strings.Split(line, "|")
 	core, err := strconv.Atoi(fields[0])
-	if err != nil || len(fields) < 4 {
-		return p.fault(KindNotPlugin, nil, "it is no plugin of muster, or prints before it calls Serve: its first line is %s", quote(line))
+	switch {
+	case err != nil || len(fields) < 4:
+		return "it is no plugin of muster, or prints before it calls Serve: its first line is " + quote(line)
+	case core != goplugin.CoreProtocolVersion:
+		return fmt.Sprintf("it does the handshake of go-plugin in version %s, this muster in version %d: build it with this "+
+			"muster's version of go-plugin", cut(fields[0], 20), goplugin.CoreProtocolVersion)
+	case fields[1] != strconv.Itoa(ProtocolVersion):
+		return fmt.Sprintf("it speaks version %s of muster's plugin protocol, this muster version %d: install the plugin, or "+
+			"the muster, that fits the other", cut(fields[1], 20), ProtocolVersion)
+	case len(fields) < 5 || fields[4] != string(goplugin.ProtocolGRPC):
+		return "it is a plugin, but does not speak gRPC: its first line is " + quote(line)
 	}
-	if core != goplugin.CoreProtocolVersion {
-		return p.fault(KindVersion, nil, "it does the handshake of go-plugin in version %s, this muster in version %d: build it with this muster's version of go-plugin",
-			cut(fields[0], 20), goplugin.CoreProtocolVersion)
-	}
-	if fields[1] != strconv.Itoa(ProtocolVersion) {
-		return p.fault(KindVersion, nil, "it speaks version %s of muster's plugin protocol, this muster version %d: install the plugin, or the muster, that fits the other",
-			cut(fields[1], 20), ProtocolVersion)
-	}
-	if len(fields) < 5 || fields[4] != string(goplugin.ProtocolGRPC) {
-		return p.fault(KindNotPlugin, nil, "it is a plugin, but does not speak gRPC: its first line is %s", quote(line))
-	}
-	return nil
+	return ""
 }

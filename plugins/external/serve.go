@@ -19,16 +19,13 @@ import (
 )
 
 // Serve is what a plugin's main calls, after it has read its arguments and without having
-// printed anything. It returns when muster lets the plugin go, or does not: muster may
-// also kill it at any time. The prober is asked once at a time; what it prints is kept
-// and shown in errors.
+// printed anything. It returns when muster releases the plugin, or never: muster may also kill
+// it at any time. The prober gets one call at a time; what it prints is kept and shown in errors.
 //
-// Where the prober is a gpu.EventWatcher too, muster may have a second process of it
-// watch.
+// If the prober is also a gpu.EventWatcher, muster may start a second process of it to watch.
 //
-// Somebody who starts the program by hand is told what it is, and with "probe" as the last
-// argument gets once what muster would get; with "watch" what the driver reports within
-// some seconds.
+// Started by hand, the program explains what it is; with "probe" as the last argument it prints
+// once what muster would get, and with "watch" what the driver reports within some seconds.
 func Serve(name string, prober gpu.Prober) {
 	if os.Getenv(cookieKey) != cookieValue {
 		os.Exit(byHand(name, prober, os.Args, os.Stdout, os.Stderr))
@@ -50,82 +47,65 @@ type server struct {
 	prober gpu.Prober
 }
 
-// Probe answers with what the prober found.
-func (s *server) Probe(ctx context.Context, _ *pluginpb.ProbeRequest) (*pluginpb.ProbeReply, error) {
-	data, err := s.look(ctx)
-	if err != nil {
-		return nil, status.Error(codes.Unknown, cut(err.Error(), longestRefusal))
+// encoded is an answer, or the prober's error, as gRPC wants it.
+func encoded[T any](found T, err error) ([]byte, error) {
+	var data []byte
+	if err == nil {
+		data, err = json.Marshal(found)
 	}
-	return &pluginpb.ProbeReply{Gpus: data}, nil
+	if err != nil {
+		return nil, status.Error(codes.Unknown, cut(err.Error(), maxRefusal))
+	}
+	return data, nil
 }
 
-// Sample answers with the prober's sample, where it tells any.
+// Probe answers with what the prober found.
+func (s *server) Probe(ctx context.Context, _ *pluginpb.ProbeRequest) (*pluginpb.ProbeReply, error) {
+	data, err := encoded(s.prober.Probe(ctx))
+	return &pluginpb.ProbeReply{Gpus: data}, err
+}
+
+// Sample answers with the prober's sample, if it has any.
 func (s *server) Sample(ctx context.Context, r *pluginpb.SampleRequest) (*pluginpb.SampleReply, error) {
 	sampler, is := s.prober.(gpu.Sampler)
 	if !is {
 		return s.UnimplementedPluginServer.Sample(ctx, r)
 	}
-	found, err := sampler.Sample(ctx)
-	if err != nil {
-		return nil, status.Error(codes.Unknown, cut(err.Error(), longestRefusal))
-	}
-	data, err := json.Marshal(found)
-	if err != nil {
-		return nil, status.Error(codes.Internal, err.Error())
-	}
-	return &pluginpb.SampleReply{Samples: data}, nil
+	data, err := encoded(sampler.Sample(ctx))
+	return &pluginpb.SampleReply{Samples: data}, err
 }
 
-// longestWatch is how long a plugin waits for an event at most.
-const longestWatch = time.Minute
+// maxWatch is how long a plugin waits for an event.
+const maxWatch = time.Minute
 
-// Watch answers with what the prober was told by the driver, where it is told anything.
+// Watch answers with the driver's events, if the prober gets any.
 func (s *server) Watch(ctx context.Context, r *pluginpb.WatchRequest) (*pluginpb.WatchReply, error) {
 	watcher, is := s.prober.(gpu.EventWatcher)
 	if !is {
 		return nil, status.Error(codes.Unimplemented, s.name+" tells of no events")
 	}
-	events, err := watcher.WatchEvents(ctx, min(time.Duration(r.GetWaitMs())*time.Millisecond, longestWatch))
-	if err != nil {
-		return nil, status.Error(codes.Unknown, cut(err.Error(), longestRefusal))
-	}
-	data, err := json.Marshal(events)
-	if err != nil {
-		return nil, status.Error(codes.Unknown, cut(err.Error(), longestRefusal))
-	}
-	return &pluginpb.WatchReply{Events: data}, nil
+	data, err := encoded(watcher.WatchEvents(ctx, min(time.Duration(r.GetWaitMs())*time.Millisecond, maxWatch)))
+	return &pluginpb.WatchReply{Events: data}, err
 }
 
-func (s *server) look(ctx context.Context) ([]byte, error) {
-	gpus, err := s.prober.Probe(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(gpus)
-}
+const (
+	byHandLimit = time.Minute     // of a run by hand
+	watchByHand = 2 * time.Second // of its watch
+)
 
-// byHandLimit is how long a look by hand may take.
-const byHandLimit = time.Minute
-
-// watchByHand is how long somebody who tries the plugin has it watch.
-const watchByHand = 2 * time.Second
-
-// byHand is for somebody who tries the plugin, and returns the exit status.
+// byHand serves somebody who tries the plugin, and returns the exit status.
 func byHand(name string, prober gpu.Prober, args []string, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithTimeout(context.Background(), byHandLimit)
 	defer cancel()
+	var found any
+	var err error
 	switch {
 	case len(args) > 1 && args[len(args)-1] == "probe":
-		gpus, err := prober.Probe(ctx)
-		if err != nil {
-			fmt.Fprintf(stderr, "%s: %v\n", name, err)
-			return 1
-		}
-		return show(name, gpus, stdout, stderr)
+		found, err = prober.Probe(ctx)
 	case len(args) > 1 && args[len(args)-1] == "watch":
-		return listen(ctx, name, prober, stdout, stderr)
-	}
-	fmt.Fprintf(stderr, `This is %s, a plugin of muster: a program that muster starts to look at devices.
+		found, err = watch(ctx, prober)
+	default:
+		fmt.Fprintf(stderr, `This is %s, a plugin of muster: a program that muster starts to look at devices.
 Name it in a job file:
 
   plugin %q {
@@ -136,46 +116,40 @@ Name it in a job file:
 To see what it finds here, run it with "probe" as the last argument; with "watch" it tells
 what the driver reports within %s.
 `, name, name, watchByHand)
-	return 2
+		return 2
+	}
+	if err == nil {
+		var data []byte
+		if data, err = json.MarshalIndent(found, "", "  "); err == nil {
+			fmt.Fprintf(stdout, "%s\n", data)
+		}
+	}
+	if g, is := found.(*gpu.Inventory); is && err == nil {
+		if wrong := Check(g); wrong != nil {
+			err = fmt.Errorf("muster will refuse this: %w", wrong)
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		return 1
+	}
+	return 0
 }
 
-// listen begins to watch, and prints what is reported then as muster gets it.
-func listen(ctx context.Context, name string, prober gpu.Prober, stdout, stderr io.Writer) int {
+// watch starts a watch, and returns what is reported then.
+func watch(ctx context.Context, prober gpu.Prober) (*gpu.Events, error) {
 	watcher, is := prober.(gpu.EventWatcher)
 	if !is {
-		fmt.Fprintf(stderr, "%s: it tells of no events\n", name)
-		return 1
+		return nil, fmt.Errorf("it tells of no events")
 	}
 	begun, err := watcher.WatchEvents(ctx, 0)
-	var heard *gpu.Events
-	if err == nil {
-		heard, err = watcher.WatchEvents(ctx, watchByHand)
-	}
 	if err != nil {
-		fmt.Fprintf(stderr, "%s: %v\n", name, err)
-		return 1
+		return nil, err
 	}
-	begun.Events = append(begun.Events, heard.Events...)
-	data, err := json.MarshalIndent(begun, "", "  ")
+	reported, err := watcher.WatchEvents(ctx, watchByHand)
 	if err != nil {
-		fmt.Fprintf(stderr, "%s: %v\n", name, err)
-		return 1
+		return nil, err
 	}
-	fmt.Fprintf(stdout, "%s\n", data)
-	return 0
-}
-
-// show prints what was found as muster gets it, and what muster would say of it.
-func show(name string, gpus *gpu.Inventory, stdout, stderr io.Writer) int {
-	data, err := json.MarshalIndent(gpus, "", "  ")
-	if err != nil {
-		fmt.Fprintf(stderr, "%s: %v\n", name, err)
-		return 1
-	}
-	fmt.Fprintf(stdout, "%s\n", data)
-	if err := Check(gpus); err != nil {
-		fmt.Fprintf(stderr, "%s: muster will refuse this: %v\n", name, err)
-		return 1
-	}
-	return 0
+	begun.Events = append(begun.Events, reported.Events...)
+	return begun, nil
 }

@@ -13,103 +13,68 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 	"github.com/hashicorp/go-plugin/runner"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/muster-dev/muster/plugins/external/pluginpb"
 )
 
 const (
-	// goodbye is how long a plugin that is asked to end may take.
+	// settle is how long a process that seems to be ending may take to do so.
+	settle = 500 * time.Millisecond
+	// goodbye is how long a plugin that is asked to exit may take.
 	goodbye = time.Second
-	// lastWords is how long a killed process may take to be gone, with all that was about it.
-	lastWords = 3 * time.Second
 )
 
 // Why a session or a call ends.
-var (
-	errSlow   = errors.New("not ready in time")
-	errHung   = errors.New("no answer in time") // of a call
-	errClosed = errors.New("closed")
-	errEnded  = errors.New("ended")
-)
+var errSlow, errHung, errClosed, errEnded = errors.New("slow"), errors.New("hung"), errors.New("closed"), errors.New("ended")
 
-// session is one life of a plugin's process.
+// session is one life of a plugin's process. Whoever has the Prober's turn uses it.
 type session struct {
 	program Program
-	child   *child
+	process *process
 	client  *goplugin.Client
-	dir     string // for the plugin's socket
-	stderr  *tail
-	ctx     context.Context // ends with the session: go-plugin's own contexts cannot be ended
+	dir     string // for its socket
+	stderr  tail
+	ctx     context.Context // when it ends the process is killed
 	cancel  context.CancelCauseFunc
-	turn    chan struct{} // whoever put something in may call
+	plugin  pluginpb.PluginClient
+	ended   bool          // end was called
+	gone    chan struct{} // closed when nothing is left of it
 
-	opened    chan struct{} // go-plugin is through with starting
-	openError error         // once opened
-	plugin    pluginpb.PluginClient
-	ready     chan struct{}
-	err       error // why it did not start; once ready
-
-	ending sync.Once
-	dying  chan struct{} // it has begun to end
-	ended  chan struct{} // it has ended, or cannot be
-	gone   chan struct{} // nothing is left of it
-
-	mu     sync.Mutex
-	conns  []*grpc.ClientConn
-	closed bool // by Close: no more calls
-	active int  // calls under way, or waiting for their turn
-	calls  sync.WaitGroup
+	mu    sync.Mutex
+	conns []*grpc.ClientConn
 }
 
-// newSession starts a plugin. One goroutine is with it until it is gone.
-func newSession(p Program, s Starter) *session {
-	n := &session{
-		program: p, stderr: &tail{}, turn: make(chan struct{}, 1),
-		opened: make(chan struct{}), ready: make(chan struct{}),
-		dying: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}),
-	}
-	n.ctx, n.cancel = context.WithCancelCause(context.Background())
-	n.child = &child{program: p, starter: s, ctx: n.ctx, done: make(chan struct{})}
-	go n.live()
-	return n
+func newSession(ctx context.Context, p Program, starter Starter) *session {
+	s := &session{program: p, gone: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	s.process = &process{program: p, starter: starter, ctx: s.ctx, done: make(chan struct{})}
+	return s
 }
 
-func (s *session) live() {
+// start starts the process and connects to it, within the program's limit.
+func (s *session) start() error {
 	watchdog := time.AfterFunc(s.program.StartLimit, func() { s.cancel(errSlow) })
-	go func() {
-		s.openError = s.open()
-		close(s.opened)
-	}()
-	var failed bool
-	select {
-	case <-s.opened:
-		failed = s.openError != nil || !watchdog.Stop()
-	case <-s.ctx.Done():
-		failed = true
+	err := s.open()
+	if watchdog.Stop() && err == nil && s.ctx.Err() == nil {
+		return nil
 	}
-	if failed {
-		s.end(false)
-		s.err = s.unopened()
-		close(s.ready)
-		return
-	}
-	close(s.ready)
-	<-s.child.done
 	s.end(false)
+	return s.startError(err)
 }
 
-// open starts the process and connects to it.
-func (s *session) open() error {
-	if len(s.program.SocketDir) > longestSocketDir {
-		close(s.child.done)
-		return s.program.fault(KindFailed, nil, "the path of the folder for its socket is longer than %d bytes: %s", longestSocketDir, s.program.SocketDir)
-	}
-	dir, err := os.MkdirTemp(s.program.SocketDir, "")
+func (s *session) open() (err error) {
+	defer func() {
+		if !s.process.begun {
+			close(s.process.done)
+		}
+	}()
+	dir, err := s.program.makeSocketDir()
 	if err != nil {
-		close(s.child.done)
-		return s.program.fault(KindFailed, err, "make a folder for its socket: %v", err)
+		return err
 	}
-	s.dir, s.child.dir = dir, dir
+	s.dir = dir
 	s.client = goplugin.NewClient(s.config())
 	if _, err := s.client.Start(); err != nil {
 		return err
@@ -118,12 +83,11 @@ func (s *session) open() error {
 	if err != nil {
 		return err
 	}
-	raw, err := protocol.Dispense(service)
-	if err != nil {
-		return err
+	plugin, err := protocol.Dispense(service)
+	if err == nil {
+		s.plugin = plugin.(pluginpb.PluginClient) // what GRPCClient of adapter returns
 	}
-	s.plugin = raw.(pluginpb.PluginClient) // it is what GRPCClient of adapter returns
-	return nil
+	return err
 }
 
 func (s *session) config() *goplugin.ClientConfig {
@@ -133,27 +97,27 @@ func (s *session) config() *goplugin.ClientConfig {
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		AutoMTLS:         true,
 		SkipHostEnv:      true,
-		// The session's own limit comes first and tells more.
-		StartTimeout: s.program.StartLimit + lastWords,
+		// The session's own limit comes first and explains more.
+		StartTimeout: s.program.StartLimit + s.program.killLimit,
 		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, _ string) (runner.Runner, error) {
-			s.child.env = environment(s.program.Env, cmd.Env, s.dir)
-			return s.child, nil
+			s.process.env = environment(s.program.Env, cmd.Env, s.dir)
+			return s.process, nil
 		},
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: s.dir},
-		Stderr:           s.stderr, SyncStderr: s.stderr, SyncStdout: s.stderr,
-		// Off and nothing less: go-plugin panics at a line of log in JSON whose message is not
-		// a string, unless nobody wants to see it. The lines are in stderr all the same.
+		Stderr:           &s.stderr, SyncStderr: &s.stderr, SyncStdout: &s.stderr,
+		// Off and nothing less: go-plugin panics at a JSON log line whose message is not a
+		// string, unless nobody wants to see it. The lines are in stderr all the same.
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off}),
 		GRPCDialOptions: []grpc.DialOption{
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
-			grpc.WithMaxHeaderListSize(64 << 10), // texts of errors come in headers
+			grpc.WithMaxHeaderListSize(64 << 10), // error texts come in headers
 			grpc.WithChainStreamInterceptor(s.intercept),
 		},
 	}
 }
 
 // environment is a plugin's: its own, then go-plugin's, in which the folder for the socket
-// is longer than need be.
+// is longer than it need be.
 func environment(own, protocol []string, dir string) []string {
 	env := append([]string{}, own...)
 	for _, v := range protocol {
@@ -164,9 +128,10 @@ func environment(own, protocol []string, dir string) []string {
 	return append(env, goplugin.EnvUnixSocketDir+"="+dir)
 }
 
-// intercept lets the streams that go-plugin opens end with the session, and remembers
-// their connection: where one fails go-plugin forgets to close it.
-func (s *session) intercept(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+// intercept ends the streams that go-plugin opens with the session, and remembers their
+// connection: where one fails go-plugin forgets to close it.
+func (s *session) intercept(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
+	streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	s.mu.Lock()
 	s.conns = append(s.conns, conn)
 	s.mu.Unlock()
@@ -175,127 +140,118 @@ func (s *session) intercept(ctx context.Context, desc *grpc.StreamDesc, conn *gr
 	return streamer(ctx, desc, conn, method, opts...)
 }
 
-// end ends the session: gently, a plugin that is well is asked to and given a moment;
-// then its process group is killed. It returns when nothing is left, or that takes too
-// long. The first caller decides how; the others wait.
+// end ends the session: gently, a plugin is asked to exit and given a moment; then its process
+// group is killed. It returns when nothing is left, or that takes too long.
 func (s *session) end(gently bool) {
-	s.ending.Do(func() {
-		close(s.dying)
-		go s.dismantle()
-		if gently && s.isReady() {
-			s.isGone(goodbye)
+	if s.ended {
+		return
+	}
+	s.ended = true
+	go func() {
+		if s.client != nil {
+			s.client.Kill()
 		}
-		s.cancel(errEnded)
-		s.child.kill()
-		s.isGone(lastWords)
-		close(s.ended)
-	})
-}
-
-// dismantle closes in this order: the plugin (by go-plugin's request, or because it is
-// killed meanwhile), connections, the folder of its socket.
-func (s *session) dismantle() {
-	if !s.isReady() {
-		<-s.opened
-	}
-	if s.client != nil {
-		s.client.Kill()
-	}
-	<-s.child.done
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, conn := range s.conns {
-		conn.Close()
-	}
-	if s.dir != "" {
-		_ = os.RemoveAll(s.dir)
+		<-s.process.done
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, conn := range s.conns {
+			conn.Close()
+		}
+		if s.dir != "" {
+			_ = os.RemoveAll(s.dir)
+		}
+		close(s.gone)
+	}()
+	if gently {
+		within(s.gone, goodbye)
 	}
 	s.cancel(errEnded)
-	close(s.gone)
+	within(s.gone, s.program.killLimit)
 }
 
-// isReady says whether the plugin has started well.
-func (s *session) isReady() bool {
+// within reports whether a channel is closed after at most so long.
+func within(closed <-chan struct{}, limit time.Duration) bool {
 	select {
-	case <-s.ready:
-		return s.err == nil
-	default:
-		return false
-	}
-}
-
-// isGone says whether nothing is left after at most so long.
-func (s *session) isGone(limit time.Duration) bool {
-	select {
-	case <-s.gone:
+	case <-closed:
 		return true
 	default:
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-s.gone:
+	case <-closed:
 		return true
 	case <-timer.C:
 		return false
 	}
 }
 
-// fault is an error with the plugin's last lines.
-func (s *session) fault(kind Kind, err error, format string, args ...any) *Error {
-	e := s.program.fault(kind, err, format, args...)
+// fault returns an error with the plugin's last lines.
+func (s *session) fault(err error, format string, args ...any) *Error {
+	e := s.program.fault(err, format, args...)
 	e.Stderr = s.stderr.last()
 	return e
 }
 
 // leftover says that a killed process is still there.
 func (s *session) leftover() string {
-	if s.isGone(0) {
+	if within(s.gone, 0) {
 		return ""
 	}
-	return ", and its process " + s.child.ID() + " does not go away when killed: the driver hangs"
+	return ", and its process " + s.process.ID() + " does not go away when killed: the driver hangs"
 }
 
-// unopened says why the plugin did not start.
-func (s *session) unopened() error {
+// startError says why the plugin did not start.
+func (s *session) startError(err error) error {
+	line := s.process.firstLine()
 	switch context.Cause(s.ctx) {
 	case errClosed:
 		return s.program.closed()
 	case errSlow:
-		said := ""
-		if line := s.child.said(); line != "" {
-			said = ", though it printed " + quote(line)
+		printed := ""
+		if line != "" {
+			printed = ", though it printed " + quote(line)
 		}
-		return s.fault(KindSlow, nil, "it was not ready within %s%s, and was killed%s", s.program.StartLimit, said, s.leftover())
+		return s.fault(nil, "it was not ready within %s%s, and was killed%s", s.program.StartLimit, printed, s.leftover())
 	}
-	select {
-	case <-s.opened:
-	default:
-		return s.fault(KindStuck, nil, "it does not start%s", s.leftover())
-	}
-	if line := s.child.said(); line != "" {
-		if misfit := s.program.misfit(line); misfit != nil {
-			misfit.Stderr = s.stderr.last()
-			return misfit
+	if line != "" {
+		if misfit := s.program.misfit(line); misfit != "" {
+			return s.fault(nil, "%s", misfit)
 		}
 	}
 	var known *Error
-	if errors.As(s.openError, &known) {
+	if errors.As(err, &known) {
 		return known
 	}
-	return s.exited()
+	switch {
+	case within(s.gone, 0) && s.process.early:
+		return s.fault(err, "it ended at once (%s) and printed nothing that a plugin prints: is it one of muster's?",
+			s.process.ending())
+	case line == "":
+		return s.fault(err, "it is no plugin of muster: it printed an empty line, or closed its standard output")
+	}
+	return s.fault(err, "it does not start as a plugin does: %v", err)
 }
 
-// exited says why the process of a plugin ended before it was one.
-func (s *session) exited() error {
-	if line := loaderLine(s.stderr.last()); line != "" {
-		return s.program.fault(KindLoader, s.openError, "it cannot be loaded on this host, whose libraries are older than it was built for or are missing: %s", quote(line))
+// callError says what an error of a call means. Errors of the connection may come before the
+// end of the process is seen.
+func (s *session) callError(call string, err error) error {
+	told := status.Convert(err)
+	switch told.Code() {
+	case codes.Unavailable, codes.Canceled, codes.Internal:
+		died := within(s.process.done, settle)
+		if !died && told.Code() != codes.Unavailable {
+			break
+		}
+		s.end(false)
+		if died {
+			return s.fault(nil, "it died while it was asked (%s)", s.process.ending())
+		}
+		return s.fault(err, "the connection to it failed, and it was killed%s: %s", s.leftover(), cut(told.Message(), maxQuote))
+	case codes.ResourceExhausted:
+		return s.program.fault(err, "its answer is larger than %d MiB", maxReply>>20)
+	case codes.Unimplemented:
+		return s.program.error(KindUnsupported, err, "it does not implement %s", call)
 	}
-	if s.isGone(0) && s.child.early {
-		return s.fault(KindExited, s.openError, "it ended at once (%s) and printed nothing that a plugin prints: is it one of muster's?", s.child.ending())
-	}
-	if s.child.said() == "" {
-		return s.fault(KindNotPlugin, s.openError, "it is no plugin of muster: it printed an empty line, or closed its standard output")
-	}
-	return s.fault(KindFailed, s.openError, "it does not start as a plugin does: %v", s.openError)
+	return s.program.error(KindRefused, err, "it says: %s", cut(told.Message(), maxRefusal))
 }

@@ -12,13 +12,13 @@ const (
 	tailWidth = 500 // of a line; what is longer is cut
 )
 
-// tail keeps the last lines of what is written to it, and how the last crash began, which
-// a stack pushes out.
+// tail keeps the last lines of what is written to it, and of a crash the first ones, which a
+// stack would push out.
 type tail struct {
-	mu    sync.Mutex
-	lines []string
-	crash []string
-	open  []byte // a line without end
+	mu     sync.Mutex
+	lines  []string
+	pinned int    // lines at the head that stay
+	open   []byte // a line without end
 }
 
 // Write never fails.
@@ -29,28 +29,23 @@ func (t *tail) Write(data []byte) (int, error) {
 		text, whole := bytes.CutSuffix(piece, []byte("\n"))
 		t.open = append(t.open, text[:min(len(text), tailWidth-len(t.open))]...)
 		if whole {
-			t.add(t.open)
+			t.add(strings.TrimSpace(strings.ToValidUTF8(string(t.open), "?")))
 			t.open = t.open[:0]
 		}
 	}
 	return len(data), nil
 }
 
-func (t *tail) add(line []byte) {
-	text := strings.TrimSpace(strings.ToValidUTF8(string(line), "?"))
-	if text == "" {
+func (t *tail) add(text string) {
+	switch {
+	case text == "":
 		return
-	}
-	if len(t.lines) == tailLines {
-		t.lines = slices.Delete(t.lines, 0, 1)
+	case crashStart.MatchString(text):
+		t.lines, t.pinned = nil, quotedLines
+	case len(t.lines) == tailLines:
+		t.lines = slices.Delete(t.lines, t.pinned, t.pinned+1)
 	}
 	t.lines = append(t.lines, text)
-	if crashSays.MatchString(text) {
-		t.crash = nil
-	} else if t.crash == nil || len(t.crash) == quoted {
-		return
-	}
-	t.crash = append(t.crash, text)
 }
 
 // last returns the lines so far.
@@ -58,9 +53,6 @@ func (t *tail) last() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	lines := slices.Clone(t.lines)
-	if len(t.crash) > 0 && !slices.Contains(lines, t.crash[0]) {
-		lines = slices.Concat(t.crash, lines)
-	}
 	if len(t.open) > 0 {
 		lines = append(lines, strings.ToValidUTF8(string(t.open), "?"))
 	}
