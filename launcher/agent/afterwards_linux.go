@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous/link"
@@ -100,7 +101,7 @@ func (a *agent) lookedAfter(mine []*afterwards, attempt int, found *gpu.Inventor
 	if err != nil {
 		why = err.Error()
 	} else {
-		l.seen, l.found = a.sightOf(attempt, found, nil, nil), found
+		l.seen, l.found = a.usage(found, nil, nil), found
 		if attempt == a.attempt && a.sight.stop != nil {
 			a.noteHealth(found, ended)
 		}
@@ -136,12 +137,12 @@ func (a *agent) endAfterwards(now link.Instant) {
 }
 
 // devices is what was seen of the devices until a worker's end.
-func (a *agent) devices(w *worker) *message.Devices {
+func (a *agent) devices(w *worker) *evidence.Devices {
 	if a.sight.stop == nil {
 		return nil
 	}
 	before := a.sight.before(w.endedAt)
-	d := &message.Devices{Before: before.seen, NoEvents: a.sight.ears.deaf, Unsupported: a.sight.ears.deafTo}
+	d := &evidence.Devices{Before: before.seen, NoEvents: a.sight.ears.deaf, Unsupported: a.sight.ears.deafTo}
 	if held := a.heldBefore(w, w.endedAt); held != nil { // samples are newer than looks
 		d.Before = held
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/agent/loop"
 	"github.com/muster-dev/muster/launcher/agent/mps"
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous/link"
@@ -18,14 +19,14 @@ import (
 func TestOnlyAnEndThatADeviceMayHaveHadToDoWithWaitsForALook(t *testing.T) {
 	watched, blind := &agent{loop: loop.New()}, &agent{}
 	watched.sight.stop = func() {}
-	says := func(text string) *message.Evidence { return &message.Evidence{Stderr: []byte(text)} }
+	says := func(text string) *evidence.Worker { return &evidence.Worker{Stderr: []byte(text)} }
 	for _, c := range []struct {
 		what  string
 		ended message.Ended
 		want  bool
 	}{
 		{"an error of CUDA", message.Ended{Code: 1, Evidence: says("RuntimeError: CUDA error: an illegal memory access was encountered")}, true},
-		{"no more memory", message.Ended{Code: 1, Evidence: &message.Evidence{Stdout: []byte("torch.OutOfMemoryError: CUDA out of memory.")}}, true},
+		{"no more memory", message.Ended{Code: 1, Evidence: &evidence.Worker{Stdout: []byte("torch.OutOfMemoryError: CUDA out of memory.")}}, true},
 		{"an abort", message.Ended{Signal: "SIGABRT", Evidence: says("")}, true},
 		{"the program's own mistake", message.Ended{Code: 1, Evidence: says("  File \"/x/torch/cuda/__init__.py\"\nValueError: no such layer")}, false},
 		{"a status alone", message.Ended{Code: 7, Evidence: says("")}, false},
@@ -45,7 +46,7 @@ func TestOnlyAnEndThatADeviceMayHaveHadToDoWithWaitsForALook(t *testing.T) {
 
 func TestAnEndIsKeptBackForALookAndNoLonger(t *testing.T) {
 	now := link.Now()
-	seen := &looked{seen: &message.Sight{Used: map[string]uint64{"GPU-a": 5}}, found: gpusWith(3), ended: now}
+	seen := &looked{seen: &gpu.Usage{Used: map[string]uint64{"GPU-a": 5}}, found: gpusWith(3), ended: now}
 	for _, c := range []struct {
 		what   string
 		passed time.Duration
@@ -63,7 +64,7 @@ func TestAnEndIsKeptBackForALookAndNoLonger(t *testing.T) {
 		a.sight = sight{stop: func() {}, ecc: uncorrected(gpusWith(1)), ears: newEars()}
 		w := &worker{rank: 3, concluded: true, scene: &scenery{workers: 1}}
 		a.workers[3] = w
-		x := &afterwards{w: w, ended: &message.Ended{Rank: 3, Evidence: &message.Evidence{Devices: &message.Devices{}}}, at: now.Add(-c.passed), asked: true, after: c.after, why: c.why}
+		x := &afterwards{w: w, ended: &message.Ended{Rank: 3, Evidence: &evidence.Worker{Devices: &evidence.Devices{}}}, at: now.Add(-c.passed), asked: true, after: c.after, why: c.why}
 		a.after = []*afterwards{x}
 		a.endAfterwards(now)
 		if kept := len(a.after) == 1 && a.workers[3] == w; kept != c.kept {
@@ -88,9 +89,9 @@ func gpusWith(uncorrected uint64) *gpu.Inventory {
 }
 
 func TestTheLookBeforeADeathHadEndedBeforeIt(t *testing.T) {
-	older, newer := &message.Sight{}, &message.Sight{Blind: "newer"}
+	older, newer := &gpu.Usage{}, &gpu.Usage{Blind: "newer"}
 	s := sight{looks: [2]looked{{seen: newer, ended: 20}, {seen: older, ended: 10}}}
-	for at, want := range map[link.Instant]*message.Sight{25: newer, 20: newer, 19: older, 9: nil} {
+	for at, want := range map[link.Instant]*gpu.Usage{25: newer, 20: newer, 19: older, 9: nil} {
 		if got := s.before(at).seen; got != want {
 			t.Errorf("at %d: %+v", at, got)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/hostfs"
 	"github.com/muster-dev/muster/launcher/kernellog"
 	"github.com/muster-dev/muster/launcher/message"
@@ -67,8 +68,8 @@ const diskWait = 2 * time.Second
 
 // disks is what the job's folders tell.
 type disks struct {
-	checkpoint float64        // as newestAfter has it
-	fullest    *message.Space // of all
+	checkpoint float64         // as newestAfter has it
+	fullest    *evidence.Space // of all
 }
 
 // lookAtDisks looks at the checkpoints, and how full file systems are.
@@ -143,12 +144,12 @@ func (a *agent) checkpointFolder(path string) string {
 }
 
 // evidence gathers what is to be known of a worker that has ended.
-func (a *agent) evidence(w *worker, e *message.Ended) *message.Evidence {
+func (a *agent) evidence(w *worker, e *message.Ended) *evidence.Worker {
 	out, err := stdoutKept, stderrKept
 	if e.Code == 0 && e.Signal == "" {
 		out, err = endedWellKept, endedWellKept
 	}
-	found := &message.Evidence{PIDs: []int{w.child.ID.PID}, Age: link.Now().Sub(w.began).Seconds()}
+	found := &evidence.Worker{PIDs: []int{w.child.ID.PID}, Age: link.Now().Sub(w.began).Seconds()}
 	if told := w.observer.latest(); !told.Empty() {
 		found.Observed = told
 	}
@@ -167,7 +168,7 @@ func (a *agent) evidence(w *worker, e *message.Ended) *message.Evidence {
 	found.Checkpoint, found.Disk = disks.checkpoint, disks.fullest
 	found.Cgroup = w.scene.counters.path
 	after := readCounters("")
-	found.OOM = message.OOM{
+	found.Memory = evidence.Memory{
 		CgroupBefore: w.scene.counters.cgroup, CgroupAfter: after.cgroup,
 		HostBefore: w.scene.counters.host, HostAfter: after.host,
 		Limit: after.limit, Peak: after.peak, Available: after.available,
@@ -181,7 +182,7 @@ func (a *agent) evidence(w *worker, e *message.Ended) *message.Evidence {
 type writings struct{ stdout, stderr, errorFile []byte }
 
 // fullest is the file system with the least room among those of these folders.
-func fullest(folders ...string) (found *message.Space) {
+func fullest(folders ...string) (found *evidence.Space) {
 	for _, folder := range folders {
 		if s := spaceOf(folder); folder != "" && s != nil && s.Total > 0 && (found == nil || s.Free < found.Free) {
 			found = s
@@ -199,12 +200,12 @@ func firstOf(path string, most int) []byte {
 	return text[:min(len(text), most)]
 }
 
-func spaceOf(path string) *message.Space {
+func spaceOf(path string) *evidence.Space {
 	var s unix.Statfs_t
 	if unix.Statfs(path, &s) != nil {
 		return nil
 	}
-	return &message.Space{Path: path, Total: s.Blocks * uint64(s.Bsize), Free: s.Bavail * uint64(s.Bsize)}
+	return &evidence.Space{Path: path, Total: s.Blocks * uint64(s.Bsize), Free: s.Bavail * uint64(s.Bsize)}
 }
 
 // oomCounters are the kernel's counters of processes that it killed for want of memory.

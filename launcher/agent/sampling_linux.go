@@ -92,12 +92,12 @@ func (a *agent) warnOfSamples(ctx context.Context, text string) {
 }
 
 // heldBefore is who held the devices just before a worker's end; nil where that is not known.
-func (a *agent) heldBefore(w *worker, end link.Instant) *message.Sight {
+func (a *agent) heldBefore(w *worker, end link.Instant) *gpu.Usage {
 	k := a.sampler.Before(w.rank, end)
 	if k == nil {
 		return nil
 	}
-	seen := &message.Sight{Attempt: w.attempt}
+	seen := &gpu.Usage{}
 	a.fillSight(seen, k.GPUs.Probed(), k.Owners)
 	return seen
 }

@@ -40,7 +40,7 @@ type sight struct {
 
 // looked is what a look has shown.
 type looked struct {
-	seen  *message.Sight // nil: there was none
+	seen  *gpu.Usage // nil: there was none
 	found *gpu.Inventory
 	ended link.Instant
 }
@@ -124,9 +124,8 @@ func (a *agent) lookOnce(o *message.Look) {
 			prober.close()
 		}
 		a.loop.Post(func() {
-			seen := a.sightOf(a.attempt, found, served, err)
-			seen.Asked = o.Number
-			a.loop.Report(message.Update{Sight: seen})
+			seen := a.usage(found, served, err)
+			a.loop.Report(message.Update{Usage: &message.DeviceUsage{Attempt: a.attempt, Asked: o.Number, Usage: *seen}})
 		})
 	}()
 }
@@ -138,11 +137,11 @@ func probeWithin(ctx context.Context, p prober, limit time.Duration) (*gpu.Inven
 }
 
 // tellSight tells the coordinator what was seen, where it is new.
-func (a *agent) tellSight(attempt int, found *gpu.Inventory, served []message.MPSSight, err error, ended link.Instant) {
+func (a *agent) tellSight(attempt int, found *gpu.Inventory, served []gpu.MPSClients, err error, ended link.Instant) {
 	if attempt != a.attempt || a.sight.stop == nil {
 		return // of an earlier attempt, or too late
 	}
-	seen := a.sightOf(attempt, found, served, err)
+	seen := a.usage(found, served, err)
 	if err == nil {
 		a.sight.looks = [2]looked{{seen, found, ended}, a.sight.looks[0]}
 		a.noteHealth(found, ended)
@@ -152,7 +151,7 @@ func (a *agent) tellSight(attempt int, found *gpu.Inventory, served []message.MP
 		return
 	}
 	a.sight.told, a.sight.toldAt = text, time.Now()
-	a.loop.Report(message.Update{Sight: seen})
+	a.loop.Report(message.Update{Usage: &message.DeviceUsage{Attempt: attempt, Usage: *seen}})
 }
 
 // noteHealth takes from a look what counts before, and tells of GPUs that are lost.
@@ -178,8 +177,9 @@ func uncorrected(found *gpu.Inventory) map[string]uint64 {
 	return counts
 }
 
-func (a *agent) sightOf(attempt int, found *gpu.Inventory, served []message.MPSSight, err error) *message.Sight {
-	seen := &message.Sight{Attempt: attempt}
+// usage is the snapshot that a probe gives.
+func (a *agent) usage(found *gpu.Inventory, served []gpu.MPSClients, err error) *gpu.Usage {
+	seen := &gpu.Usage{}
 	if err != nil {
 		seen.Error = err.Error()
 	} else {
@@ -190,7 +190,7 @@ func (a *agent) sightOf(attempt int, found *gpu.Inventory, served []message.MPSS
 }
 
 // fillSight finds out whose the processes on the devices are.
-func (a *agent) fillSight(seen *message.Sight, found *gpu.Inventory, rankOf map[int]sampling.Owner) {
+func (a *agent) fillSight(seen *gpu.Usage, found *gpu.Inventory, rankOf map[int]sampling.Owner) {
 	users := facts.Owners("", found.GPUs)
 	seen.Used = map[string]uint64{}
 	ours := 0
@@ -199,7 +199,7 @@ func (a *agent) fillSight(seen *message.Sight, found *gpu.Inventory, rankOf map[
 			seen.Used[g.UUID] = *g.Memory.Used
 		}
 		for _, p := range g.Processes {
-			h := message.Held{UUID: g.DeviceOf(p), PID: p.PID, Rank: message.Nobodys, Kind: p.Kind, Bytes: p.Memory, Command: p.Name}
+			h := gpu.Holder{UUID: g.DeviceOf(p), PID: p.PID, Rank: gpu.Nobody, Kind: p.Kind, Bytes: p.Memory, Command: p.Name}
 			owner, known := rankOf[p.PID]
 			if !known && users[p.PID] == "" { // gone, or going
 				owner, known = a.sight.owners[p.PID]
@@ -211,7 +211,7 @@ func (a *agent) fillSight(seen *message.Sight, found *gpu.Inventory, rankOf map[
 			} else {
 				h.User = users[p.PID]
 			}
-			seen.Held = append(seen.Held, h)
+			seen.Holders = append(seen.Holders, h)
 		}
 	}
 	if ours == 0 && len(a.workers) > 0 && !proc.InFirstNamespace() {
@@ -243,7 +243,7 @@ func (a *agent) ranksByPIDOf(all []proc.Stat) map[int]sampling.Owner {
 }
 
 // fillMPS finds out which ranks the clients are.
-func (a *agent) fillMPS(seen *message.Sight, told []message.MPSSight) {
+func (a *agent) fillMPS(seen *gpu.Usage, told []gpu.MPSClients) {
 	if len(told) == 0 {
 		return
 	}
@@ -259,7 +259,7 @@ func (a *agent) fillMPS(seen *message.Sight, told []message.MPSSight) {
 		}
 		seen.MPS = append(seen.MPS, one)
 	}
-	for i, h := range seen.Held {
-		seen.Held[i].Serves = serves[h.PID]
+	for i, h := range seen.Holders {
+		seen.Holders[i].Serves = serves[h.PID]
 	}
 }

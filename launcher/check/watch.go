@@ -3,9 +3,11 @@ package check
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Seconds since the start.
@@ -176,17 +178,17 @@ func (w *Watch) see(h *watchedHost, s Sight) {
 // server of MPS holds.
 func (h *watchedHost) sort(s Sight) (byRank [][]held, others []held, served map[string]bool) {
 	byRank, served = make([][]held, len(h.ranks)), map[string]bool{}
-	for _, seen := range s.Devices {
-		x := held{Held: seen, device: h.deviceOf(seen)}
+	for _, seen := range s.Holders {
+		x := held{Holder: seen, device: h.deviceOf(seen)}
 		if x.device == nil {
 			x.beside = h.beside[seen.UUID]
 		}
 		local := seen.Rank - h.part.FirstRank
 		switch {
-		case seen.isMPS():
+		case isMPS(seen):
 			served[seen.UUID] = true
-		case seen.Kind == "graphics", seen.isTrace() && !x.isOf(seen.Rank):
-		case seen.Rank != Nobodys && local >= 0 && local < len(h.ranks):
+		case seen.Kind == "graphics", isTrace(seen) && !x.isOf(seen.Rank):
+		case seen.Rank != gpu.Nobody && local >= 0 && local < len(h.ranks):
 			byRank[local] = append(byRank[local], x)
 		default:
 			others = append(others, x)
@@ -201,16 +203,16 @@ func (x held) isOf(rank int) bool { return x.device != nil && slices.Contains(x.
 // deviceOf is the plan's device that somebody holds. Where only the GPU is told and the
 // plan has parts of it, the rank's own part is meant: a process cannot leave its part. A part
 // that is told and not in the plan is none of the plan's.
-func (h *watchedHost) deviceOf(seen Held) *watchedDevice {
+func (h *watchedHost) deviceOf(seen gpu.Holder) *watchedDevice {
 	var part *watchedDevice
 	for _, d := range h.devices {
 		if d.UUID == seen.UUID && d.UUID != "" {
 			return d
 		}
-		if seen.isPart() {
+		if strings.HasPrefix(seen.UUID, "MIG-") {
 			continue
 		}
-		if onGPU := d.PCI == seen.PCI || seen.PCI == ""; d.IsInstance() && onGPU && (part == nil || slices.Contains(d.ranks, seen.Rank)) {
+		if d.IsInstance() && (part == nil || slices.Contains(d.ranks, seen.Rank)) {
 			part = d
 		}
 	}

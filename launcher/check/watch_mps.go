@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // sayClients tells of ranks that hold memory of a GPU that they should share by MPS and are
@@ -16,7 +17,7 @@ func (w *Watch) sayClients(h *watchedHost, s Sight, byRank [][]held) {
 		return
 	}
 	for _, d := range h.devices {
-		at := slices.IndexFunc(s.MPS, func(m MPS) bool { return m.Device == d.UUID })
+		at := slices.IndexFunc(s.MPS, func(m gpu.MPSClients) bool { return m.Device == d.UUID })
 		switch {
 		case at < 0:
 		case s.MPS[at].Error != "":
@@ -38,14 +39,14 @@ func (w *Watch) sayUnreachable(h *watchedHost, d *watchedDevice, why string) {
 
 // sayNoClients believes what lasts: between the look at the GPU and that at the daemon a
 // process may have ended.
-func (w *Watch) sayNoClients(h *watchedHost, d *watchedDevice, m MPS, byRank [][]held, at float64) {
+func (w *Watch) sayNoClients(h *watchedHost, d *watchedDevice, m gpu.MPSClients, byRank [][]held, at float64) {
 	var ranks []int
 	for i, r := range h.ranks {
 		if r.Device == nil || r.Device.UUID != d.UUID || r.ended {
 			continue
 		}
 		for _, x := range byRank[i] {
-			if x.device == d && !m.Clients[x.PID] && h.lasts(x.PID, at) && w.grew(h, codes.NotMPSClient, fmt.Sprint(r.Rank.Rank), 1) {
+			if _, client := m.Clients[x.PID]; x.device == d && !client && h.lasts(x.PID, at) && w.grew(h, codes.NotMPSClient, fmt.Sprint(r.Rank.Rank), 1) {
 				ranks = append(ranks, r.Rank.Rank)
 				break
 			}

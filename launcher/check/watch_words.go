@@ -88,8 +88,6 @@ func (w *Watch) deviceWords(x held) string {
 	switch d := x.device; {
 	case d == nil && x.beside != "":
 		return fmt.Sprintf("%s (%s), which the plan does not have", x.beside, x.UUID)
-	case d == nil && x.PCI != "":
-		return fmt.Sprintf("a GPU that the plan does not have (%s, %s)", x.PCI, x.UUID)
 	case d == nil:
 		return fmt.Sprintf("a GPU that the plan does not have (%s)", x.UUID)
 	case len(d.ranks) == 1:
@@ -204,7 +202,7 @@ func (w *Watch) sayChildren(h *watchedHost, all placements) {
 	}
 	first := fresh[0].held
 	w.say(f, "", "data loader workers should not touch CUDA: leave tensors on the CPU in dataset and collate_fn, and move them in the training loop. Each process costs a context of some hundred MiB",
-		"%s of %s on %s %s memory of GPUs by %s%s: %s", children, w.rankWords(ranks), h.name, hold, self, total(fresh.held()), first.words()+andMore(len(fresh)-1))
+		"%s of %s on %s %s memory of GPUs by %s%s: %s", children, w.rankWords(ranks), h.name, hold, self, total(fresh.held()), describeHolder(first.Holder)+andMore(len(fresh)-1))
 }
 
 func andMore(n int) string {
@@ -253,7 +251,7 @@ const emptyAs = 128 << 20
 func (h *watchedHost) isEmpty(r *watchedRank, s Sight) bool {
 	for _, d := range h.devices {
 		if d.Device == *r.Device {
-			used, known := s.MemoryUsed[d.UUID]
+			used, known := s.Used[d.UUID]
 			return known && used < d.before.Used+emptyAs
 		}
 	}
@@ -267,7 +265,7 @@ func (w *Watch) sayForeign(h *watchedHost, others []held) {
 		var words []string
 		for _, x := range others {
 			if x.device == d && !d.before.PIDs[x.PID] && w.grew(h, codes.ForeignProcess, fmt.Sprint(x.PID, " ", d.UUID), 1) {
-				words = append(words, x.words())
+				words = append(words, describeHolder(x.Holder))
 			}
 		}
 		if len(words) == 0 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
@@ -41,7 +42,7 @@ func (d *drill) startedTasks() (tasks []int) {
 // taskEnded: a task's worker ended, as of an attempt.
 func (d *drill) taskEnded(task, attempt, code int) {
 	r := d.b.ranks[task]
-	d.news(r.host, message.Update{Ended: &message.Ended{Rank: task, Attempt: attempt, Code: code, Evidence: &message.Evidence{}}})
+	d.news(r.host, message.Update{Ended: &message.Ended{Rank: task, Attempt: attempt, Code: code, Evidence: &evidence.Worker{}}})
 }
 
 func TestTasksComeToPlacesAsTheyBecomeFree(t *testing.T) {
@@ -158,7 +159,7 @@ func TestTasksThatNoHostIsLeftForAreAFailure(t *testing.T) {
 func TestATaskBeyondThePlacesThatFailsIsFoundOut(t *testing.T) {
 	d := newSweep(t, `["a", "b", "c", "d", "e", "f", "g", "h"]`, "")
 	d.taskEnded(3, 0, 0)
-	d.news(d.b.ranks[6].host, message.Update{Ended: &message.Ended{Rank: 6, Code: 5, Evidence: &message.Evidence{Devices: &message.Devices{}}}})
+	d.news(d.b.ranks[6].host, message.Update{Ended: &message.Ended{Rank: 6, Code: 5, Evidence: &evidence.Worker{Devices: &evidence.Devices{}}}})
 	for _, task := range []int{0, 1, 2, 4, 5, 7} {
 		d.taskEnded(task, 0, 0)
 	}
@@ -189,7 +190,7 @@ func TestWhatWasSaidIsKeptOfTheFirstTaskThatFailedOnly(t *testing.T) {
 	d := newSweep(t, `["a", "b"]`, "")
 	for _, task := range []int{1, 0} {
 		d.after(time.Second)
-		d.news(0, message.Update{Ended: &message.Ended{Rank: task, Code: 4, Tail: []byte("no data"), Evidence: &message.Evidence{}}})
+		d.news(0, message.Update{Ended: &message.Ended{Rank: task, Code: 4, Tail: []byte("no data"), Evidence: &evidence.Worker{}}})
 	}
 	if u := d.b.ranks[0].alone; u.cause.Tail != "" || u.trials.cause != nil || u.cause.Class == "" {
 		t.Errorf("of the second: %+v", u.cause)
@@ -205,7 +206,7 @@ func TestALateEndOfATaskThatWasGivenUpChangesNothing(t *testing.T) {
 	d.tick(31*time.Second, 0, 2)
 	d.check("given up", d.b.ranks[2].alone.over, true)
 	d.news(1, message.Update{Started: &message.Started{Rank: 2, PID: 7}})
-	d.news(1, message.Update{Ended: &message.Ended{Rank: 2, Sent: "SIGTERM", Signal: "SIGTERM", Evidence: &message.Evidence{}}})
+	d.news(1, message.Update{Ended: &message.Ended{Rank: 2, Sent: "SIGTERM", Signal: "SIGTERM", Evidence: &evidence.Worker{}}})
 	for _, task := range []int{0, 1, 4, 5, 6} {
 		d.taskEnded(task, 0, 0)
 	}

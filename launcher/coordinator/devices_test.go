@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/plugins/gpu"
@@ -54,12 +55,12 @@ func TestWhatTheDriverReportsIsANoticeUntilAWorkerDies(t *testing.T) {
 		t.Errorf("phase %d", d.b.phase)
 	}
 	d.after(5 * time.Second)
-	d.ended(3, message.Ended{Code: 1, Evidence: &message.Evidence{}})
+	d.ended(3, message.Ended{Code: 1, Evidence: &evidence.Worker{}})
 	found, _ := d.b.diagnose()
 	if found.Rank != 3 || found.Host != "b" || found.Verdict.Class != class.GPULost || found.At != 5 {
 		t.Errorf("%+v", found)
 	}
-	d.ended(2, message.Ended{Code: 1, Sent: "SIGTERM", Evidence: &message.Evidence{}})
+	d.ended(2, message.Ended{Code: 1, Sent: "SIGTERM", Evidence: &evidence.Worker{}})
 	if found, _ := d.b.diagnose(); len(found.Consequences) != 1 || found.Consequences[0].Verdict.Class != class.Stopped {
 		t.Errorf("the neighbour's end: %+v", found.Consequences)
 	}
@@ -71,7 +72,7 @@ func TestWhatWasReportedInAnEarlierAttemptCountsNoMore(t *testing.T) {
 	d.b.attempt++
 	d.b.startAll()
 	d.reports(0, xid(gpuUUID(0, 0), 48)) // of attempt 0, on its way
-	d.news(0, message.Update{Ended: &message.Ended{Attempt: 1, Code: 1, Evidence: &message.Evidence{}}})
+	d.news(0, message.Update{Ended: &message.Ended{Attempt: 1, Code: 1, Evidence: &evidence.Worker{}}})
 	if found, _ := d.b.diagnose(); found.Verdict.Class != class.Exit {
 		t.Errorf("%+v", found.Verdict)
 	}
@@ -81,12 +82,12 @@ func TestErrorsOfMemoryAndLossesAreEvidence(t *testing.T) {
 	for _, e := range []struct {
 		want  string
 		event message.DeviceEvent
-		seen  *message.Devices
+		seen  *evidence.Devices
 	}{
 		{want: class.GPUECC, event: message.DeviceEvent{Kind: gpu.EventDoubleBit, UUID: gpuUUID(0, 1)}},
-		{want: class.GPUECC, seen: &message.Devices{ECC: map[string]uint64{gpuUUID(0, 1): 2}}},
+		{want: class.GPUECC, seen: &evidence.Devices{ECC: map[string]uint64{gpuUUID(0, 1): 2}}},
 		{want: class.GPULost, event: message.DeviceEvent{Kind: gpu.EventLost, PCI: "0000:02:00.0", Text: "GPU is lost"}},
-		{want: class.Exit, event: message.DeviceEvent{Kind: gpu.EventSingleBit, UUID: gpuUUID(0, 1)}, seen: &message.Devices{ECC: map[string]uint64{gpuUUID(0, 0): 2, gpuUUID(0, 1): 0}}},
+		{want: class.Exit, event: message.DeviceEvent{Kind: gpu.EventSingleBit, UUID: gpuUUID(0, 1)}, seen: &evidence.Devices{ECC: map[string]uint64{gpuUUID(0, 0): 2, gpuUUID(0, 1): 0}}},
 	} {
 		d := newGPUDrill(t).started()
 		if e.event.Kind != "" {
@@ -95,7 +96,7 @@ func TestErrorsOfMemoryAndLossesAreEvidence(t *testing.T) {
 				t.Errorf("%s: %q", e.want, d.warnings())
 			}
 		}
-		d.ended(1, message.Ended{Code: 1, Evidence: &message.Evidence{Devices: e.seen}})
+		d.ended(1, message.Ended{Code: 1, Evidence: &evidence.Worker{Devices: e.seen}})
 		if found, _ := d.b.diagnose(); found.Verdict.Class != e.want {
 			t.Errorf("%s, want %s: %+v", found.Verdict.Class, e.want, found.Verdict)
 		}
@@ -105,12 +106,12 @@ func TestErrorsOfMemoryAndLossesAreEvidence(t *testing.T) {
 func TestTheLooksAroundADeathReachTheEvidence(t *testing.T) {
 	d := newGPUDrill(t).started()
 	uuid := gpuUUID(0, 1)
-	look := func(used uint64, held ...message.Held) *message.Sight {
-		return &message.Sight{Used: map[string]uint64{uuid: used}, Held: held}
+	look := func(used uint64, held ...gpu.Holder) *gpu.Usage {
+		return &gpu.Usage{Used: map[string]uint64{uuid: used}, Holders: held}
 	}
-	d.ended(1, message.Ended{Code: 1, Evidence: &message.Evidence{Devices: &message.Devices{
-		Before:   look(79<<30, message.Held{UUID: uuid, PID: 101, Rank: 1, Bytes: new(uint64(70 << 30))}, message.Held{UUID: uuid, PID: 9, Rank: message.Nobodys, User: "eve"}),
-		After:    look(9<<30, message.Held{UUID: uuid, PID: 9, Rank: message.Nobodys, User: "eve"}),
+	d.ended(1, message.Ended{Code: 1, Evidence: &evidence.Worker{Devices: &evidence.Devices{
+		Before:   look(79<<30, gpu.Holder{UUID: uuid, PID: 101, Rank: 1, Bytes: new(uint64(70 << 30))}, gpu.Holder{UUID: uuid, PID: 9, Rank: gpu.Nobody, User: "eve"}),
+		After:    look(9<<30, gpu.Holder{UUID: uuid, PID: 9, Rank: gpu.Nobody, User: "eve"}),
 		NoEvents: "too old", NoAfter: "late",
 	}}})
 	e := d.b.evidenceOf(1, d.b.ranks[1])
@@ -118,7 +119,7 @@ func TestTheLooksAroundADeathReachTheEvidence(t *testing.T) {
 	if g.Before == nil || g.Before.Used != 79<<30 || len(g.Before.Processes) != 2 || !g.Before.Processes[0].Own || g.After == nil || g.After.Used != 9<<30 || g.After.Total != 80<<30 || g.After.Processes[0].User != "eve" {
 		t.Errorf("before %+v, after %+v", g.Before, g.After)
 	}
-	if e.NoEvents != "too old" || e.NoAfter != "late" || e.GPUs[0].After != nil {
+	if e.NoEvents != "too old" || e.Devices.NoAfter != "late" || e.GPUs[0].After != nil {
 		t.Errorf("%+v", e.Evidence)
 	}
 	d.b.ranks[1].ended.Evidence.Devices.NoEvents = ""

@@ -7,12 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure"
 	"github.com/muster-dev/muster/launcher/failure/class"
-	"github.com/muster-dev/muster/launcher/failure/progress"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
 
@@ -56,42 +57,22 @@ func (b *brain) evidenceOf(rank int, r *rankState) failure.RankEvidence {
 		found.Stderr = e.Tail
 		return found
 	}
-	found.Stdout, found.Stderr, found.ErrorFile, found.Age = seen.Stdout, seen.Stderr, seen.ErrorFile, seen.Age
-	found.PIDs, found.Cgroup, found.Kernel = seen.PIDs, seen.Cgroup, seen.Kernel
-	found.Memory = &failure.Memory{
-		CgroupBefore: seen.OOM.CgroupBefore, CgroupAfter: seen.OOM.CgroupAfter, HostBefore: seen.OOM.HostBefore, HostAfter: seen.OOM.HostAfter,
-		Limit: seen.OOM.Limit, Peak: seen.OOM.Peak, Available: seen.OOM.Available,
-	}
-	found.Shm, found.Disk = space(seen.Shm), space(seen.Disk)
+	found.Worker = *seen
 	found.GPUs = b.devicesOf(rank, r.host, seen.Devices)
 	found.MPSLimit = b.plan.MPSMemory(r.place)
 	if seen.Devices != nil {
-		found.NoEvents, found.NoAfter = seen.Devices.NoEvents, seen.Devices.NoAfter
+		found.NoEvents = seen.Devices.NoEvents
 		if d := b.placeOf(rank).Device; d != nil && found.NoEvents == "" {
 			found.NoEvents = cmp.Or(seen.Devices.Unsupported[d.UUID], seen.Devices.Unsupported[d.PCI])
 		}
 	}
-	found.Steps = stepsIn(seen, b.job.Progress.Pattern)
-	found.Torch = torchTold(seen.Observed, seen.Age)
-	if o := seen.Observed; o != nil {
-		found.Phase = o.Phase
-		if o.Torch != nil {
-			found.Snapshots = o.Torch.Snapshots
-		}
-	}
+	found.Steps = failure.StepsOf(seen, b.job.Progress.Pattern)
 	return found
-}
-
-func space(s *message.Space) *failure.Space {
-	if s == nil {
-		return nil
-	}
-	return &failure.Space{Path: s.Path, Total: s.Total, Free: s.Free}
 }
 
 // devicesOf are the devices of a rank's host, as they were last seen while it ran and first
 // after. seen is what the host has told with its end.
-func (b *brain) devicesOf(rank, host int, seen *message.Devices) []failure.GPU {
+func (b *brain) devicesOf(rank, host int, seen *evidence.Devices) []failure.GPU {
 	var all []failure.GPU
 	for i, before := range b.plan.Before(host) {
 		d := before.Device
@@ -136,24 +117,16 @@ func (b *brain) seenAs(rank, host, at int) int {
 	return -1
 }
 
-func useOf(uuid string, before plan.Before, s *message.Sight, rank int) *failure.Use {
+func useOf(uuid string, before plan.Before, s *gpu.Usage, rank int) *failure.Use {
 	used, known := s.Used[uuid]
 	if !known {
 		return nil
 	}
 	use := &failure.Use{Total: before.Total, Used: used}
-	for _, h := range s.Held {
-		if h.UUID != uuid {
-			continue
+	for _, h := range s.Holders {
+		if h.UUID == uuid {
+			use.Processes = append(use.Processes, failure.Process{Holder: h, Own: h.Rank == rank})
 		}
-		p := failure.Process{PID: h.PID, Rank: h.Rank, Own: h.Rank == rank, User: h.User, Name: h.Command}
-		if h.Rank == message.Nobodys {
-			p.Rank = failure.Foreign
-		}
-		if h.Bytes != nil {
-			p.Bytes = *h.Bytes
-		}
-		use.Processes = append(use.Processes, p)
 	}
 	return use
 }
@@ -166,10 +139,10 @@ func useOfPlan(before plan.Before) *failure.Use {
 	}
 	use := &failure.Use{Total: before.Total, Used: before.Used}
 	for _, h := range before.Holders {
-		use.Processes = append(use.Processes, failure.Process{Rank: failure.Foreign, PID: h.PID, Bytes: h.Bytes, User: h.User, Name: h.Name})
+		use.Processes = append(use.Processes, failure.Process{Holder: h})
 	}
-	if p := use.Processes; len(p) == 1 && p[0].Bytes == 0 { // all is that one's
-		p[0].Bytes = before.Used
+	if p := use.Processes; len(p) == 1 && gpu.OrZero(p[0].Bytes) == 0 { // all is that one's
+		p[0].Bytes = &use.Used
 	}
 	return use
 }
@@ -207,32 +180,9 @@ func (b *brain) survivedBy(rank int) []string {
 	case r.ended == nil || r.ended.Error != "" || r.ended.Code != 0 || r.ended.Signal != "":
 		return nil
 	}
-	evidence := b.evidenceOf(rank, r).Evidence
-	evidence.Steps, evidence.Phase, evidence.Snapshots = nil, "", nil
-	return failure.Classify(evidence).Notes
-}
-
-// stepsIn is how far a worker was: by what it has told, or else by the end of its output;
-// and its newest checkpoint, by what it has told or by the checkpoint folder.
-func stepsIn(e *message.Evidence, pattern progress.Pattern) *failure.Steps {
-	steps := &failure.Steps{First: progress.Nowhere, Furthest: progress.Nowhere, At: e.Age, Checkpoint: e.Checkpoint}
-	if told := stepsTold(e.Observed); told != nil {
-		steps = told
-		steps.Checkpoint = max(steps.Checkpoint, e.Checkpoint)
-	}
-	if !steps.Furthest.Known() {
-		counter := progress.NewCounter(pattern)
-		for _, text := range [][]byte{e.Stdout, e.Stderr} {
-			for line := range strings.Lines(string(text)) {
-				counter.Line(strings.TrimRight(line, "\r\n"))
-			}
-		}
-		steps.First, steps.Furthest, steps.At = counter.First(), counter.Furthest(), e.Age
-	}
-	if !steps.Furthest.Known() && steps.Checkpoint == 0 {
-		return nil
-	}
-	return steps
+	seen := b.evidenceOf(rank, r).Evidence
+	seen.Steps, seen.Observed = nil, nil
+	return failure.Classify(seen).Notes
 }
 
 // begunOf is when a rank's attempt began.

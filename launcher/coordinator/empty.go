@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
 
@@ -80,7 +81,7 @@ func (b *brain) askIfEmpty(e *emptying, host int) {
 }
 
 // emptySeen takes the answer to a look.
-func (b *brain) emptySeen(host int, s *message.Sight) {
+func (b *brain) emptySeen(host int, s *message.DeviceUsage) {
 	for _, e := range b.emptyings() {
 		h := e.hosts[host]
 		if h == nil || h.done || h.asked != s.Asked {
@@ -88,7 +89,7 @@ func (b *brain) emptySeen(host int, s *message.Sight) {
 		}
 		h.asked, h.next = 0, b.now.Add(emptyPace)
 		before := slices.DeleteFunc(slices.Clone(b.plan.Before(host)), func(d plan.Before) bool { return e.only != "" && d.Device.UUID != e.only })
-		h.still = notEmpty(before, s, e.others)
+		h.still = notEmpty(before, &s.Usage, e.others)
 		h.done = len(h.still) == 0
 	}
 }
@@ -111,7 +112,7 @@ func (b *brain) emptyings() []*emptying {
 
 // notEmpty says what is on devices that was not there before the run; with others, also who
 // holds much of them since before.
-func notEmpty(before []plan.Before, s *message.Sight, others bool) []string {
+func notEmpty(before []plan.Before, s *gpu.Usage, others bool) []string {
 	if s.Error != "" {
 		return []string{"its devices cannot be looked at: " + s.Error}
 	}
@@ -119,12 +120,12 @@ func notEmpty(before []plan.Before, s *message.Sight, others bool) []string {
 	for _, d := range before {
 		var holders []string
 		serving := uint64(0) // what the run's own server of MPS holds goes when it does
-		for _, held := range s.Held {
+		for _, held := range s.Holders {
 			if held.UUID == d.Device.UUID && held.Serves && held.Bytes != nil {
 				serving += *held.Bytes
 			}
 		}
-		for _, held := range s.Held {
+		for _, held := range s.Holders {
 			if held.UUID == d.Device.UUID && held.Kind != "graphics" && !held.Serves && (!d.PIDs[held.PID] || others && held.Bytes != nil && *held.Bytes > leftOver) {
 				holders = append(holders, holderWords(held))
 			}
@@ -140,7 +141,7 @@ func notEmpty(before []plan.Before, s *message.Sight, others bool) []string {
 	return still
 }
 
-func holderWords(h message.Held) string {
+func holderWords(h gpu.Holder) string {
 	words := fmt.Sprintf("pid %d", h.PID)
 	if h.User != "" {
 		words += " of " + h.User

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
@@ -60,14 +61,13 @@ func (d *drill) looks(host int) (numbers []int) {
 	return numbers
 }
 
-func (d *drill) answer(host int, s message.Sight) {
+func (d *drill) answer(host int, s gpu.Usage) {
 	d.t.Helper()
 	asked := d.looks(host)
 	if len(asked) == 0 {
 		d.t.Fatalf("host %d was not asked", host)
 	}
-	s.Asked = asked[len(asked)-1]
-	d.news(host, message.Update{Sight: &s})
+	d.news(host, message.Update{Usage: &message.DeviceUsage{Asked: asked[len(asked)-1], Usage: s}})
 }
 
 func (d *drill) finishes() (n int) {
@@ -96,8 +96,8 @@ func (d *drill) workersEnded() {
 func TestARunEndsWhenItsDevicesAreEmpty(t *testing.T) {
 	d := newGPUDrill(t)
 	d.workersEnded()
-	d.answer(0, message.Sight{Used: map[string]uint64{gpuUUID(0, 0): 1 << 20, gpuUUID(0, 1): 2 << 20}, Held: []message.Held{{UUID: gpuUUID(0, 0), PID: 77, Kind: "graphics"}}})
-	d.answer(1, message.Sight{Used: map[string]uint64{gpuUUID(1, 0): 5 << 30}})
+	d.answer(0, gpu.Usage{Used: map[string]uint64{gpuUUID(0, 0): 1 << 20, gpuUUID(0, 1): 2 << 20}, Holders: []gpu.Holder{{UUID: gpuUUID(0, 0), PID: 77, Kind: "graphics"}}})
+	d.answer(1, gpu.Usage{Used: map[string]uint64{gpuUUID(1, 0): 5 << 30}})
 	if d.finishes() != 0 {
 		t.Fatal("hosts end before their devices are empty")
 	}
@@ -105,7 +105,7 @@ func TestARunEndsWhenItsDevicesAreEmpty(t *testing.T) {
 	if n := len(d.looks(1)); n != 2 {
 		t.Fatalf("host 1 was asked %d times", n)
 	}
-	d.answer(1, message.Sight{Used: map[string]uint64{gpuUUID(1, 0): 1 << 20}})
+	d.answer(1, gpu.Usage{Used: map[string]uint64{gpuUUID(1, 0): 1 << 20}})
 	if d.finishes() != 2 || len(d.b.warnings) != 0 {
 		t.Errorf("%d hosts were ended, warnings %v", d.finishes(), d.b.warnings)
 	}
@@ -114,10 +114,10 @@ func TestARunEndsWhenItsDevicesAreEmpty(t *testing.T) {
 func TestWhoStillHoldsADeviceIsNamedAndTheRunEnds(t *testing.T) {
 	d := newGPUDrill(t)
 	d.workersEnded()
-	d.answer(0, message.Sight{})
+	d.answer(0, gpu.Usage{})
 	for range 12 {
 		if asked := d.looks(1); d.b.empty != nil && d.b.empty.hosts[1].asked == asked[len(asked)-1] {
-			d.answer(1, message.Sight{Held: []message.Held{{UUID: gpuUUID(1, 1), PID: 4711, Kind: "compute", User: "ann", Command: "python"}},
+			d.answer(1, gpu.Usage{Holders: []gpu.Holder{{UUID: gpuUUID(1, 1), PID: 4711, Kind: "compute", User: "ann", Command: "python"}},
 				Used: map[string]uint64{gpuUUID(1, 0): 3 << 30}})
 		}
 		d.tick(time.Second, 0, 1)
@@ -136,7 +136,7 @@ func TestWhoStillHoldsADeviceIsNamedAndTheRunEnds(t *testing.T) {
 func TestAHostThatDoesNotSayWhetherItsDevicesAreEmptyIsNotWaitedForForEver(t *testing.T) {
 	d := newGPUDrill(t)
 	d.workersEnded()
-	d.answer(0, message.Sight{Error: "the driver hangs"})
+	d.answer(0, gpu.Usage{Error: "the driver hangs"})
 	for range 16 {
 		d.tick(time.Second, 0, 1)
 	}
@@ -157,15 +157,15 @@ func TestMemoryOfSharedDevicesIsWaitedForToo(t *testing.T) {
 	}
 	d.b.waitForMemory(20 * time.Second)
 	d.take()
-	d.answer(0, message.Sight{})
-	d.answer(1, message.Sight{Held: []message.Held{{UUID: gpuUUID(1, 1), PID: 4711, Kind: "compute", Bytes: new(uint64(30 << 30))}}})
+	d.answer(0, gpu.Usage{})
+	d.answer(1, gpu.Usage{Holders: []gpu.Holder{{UUID: gpuUUID(1, 1), PID: 4711, Kind: "compute", Bytes: new(uint64(30 << 30))}}})
 	if d.b.isEmpty(&d.b.empty) {
 		t.Error("memory that others hold is not waited for")
 	}
 	d.tick(time.Second, 0, 1)
 	d.b.isEmpty(&d.b.empty) // looks again
 	d.take()
-	d.answer(1, message.Sight{})
+	d.answer(1, gpu.Usage{})
 	if !d.b.isEmpty(&d.b.empty) {
 		t.Errorf("the memory is free: %+v", d.b.empty)
 	}
@@ -174,7 +174,7 @@ func TestMemoryOfSharedDevicesIsWaitedForToo(t *testing.T) {
 // The driver frees memory a moment after the end, and a backoff may be long: what was seen
 // before it says nothing of the devices after it.
 func TestDevicesAreLookedAtAgainDuringABackoff(t *testing.T) {
-	held := message.Sight{Held: []message.Held{{UUID: gpuUUID(0, 0), PID: 4242}}}
+	held := gpu.Usage{Holders: []gpu.Holder{{UUID: gpuUUID(0, 0), PID: 4242}}}
 	for name, mode := range map[string]string{"together": "", "alone": `mode = "independent"`} {
 		d := newGPUDrill(t, mode, `restart {
     attempts = 3
@@ -188,7 +188,7 @@ func TestDevicesAreLookedAtAgainDuringABackoff(t *testing.T) {
 		}
 		for attempt := range 2 {
 			d.news(0, message.Update{PortHeld: &message.PortHeld{Attempt: attempt, Port: 20000}})
-			d.ended(0, message.Ended{Attempt: attempt, Code: 4, Evidence: &message.Evidence{}})
+			d.ended(0, message.Ended{Attempt: attempt, Code: 4, Evidence: &evidence.Worker{}})
 			if mode == "" {
 				for rank := 1; rank < 4; rank++ {
 					d.ended(rank, message.Ended{Attempt: attempt, Sent: "SIGTERM", Signal: "SIGTERM"})
@@ -197,9 +197,9 @@ func TestDevicesAreLookedAtAgainDuringABackoff(t *testing.T) {
 			d.answer(0, held)
 			if attempt == 0 { // the first restart is at once
 				d.tick(time.Second, 0, 1)
-				d.answer(0, message.Sight{})
+				d.answer(0, gpu.Usage{})
 				if mode == "" {
-					d.answer(1, message.Sight{})
+					d.answer(1, gpu.Usage{})
 				}
 			}
 		}
@@ -209,9 +209,9 @@ func TestDevicesAreLookedAtAgainDuringABackoff(t *testing.T) {
 		if n := len(d.looks(0)); n != asked+1 {
 			t.Errorf("%s: asked %d times within the backoff", name, n-asked)
 		}
-		d.answer(0, message.Sight{})
+		d.answer(0, gpu.Usage{})
 		if mode == "" {
-			d.answer(1, message.Sight{})
+			d.answer(1, gpu.Usage{})
 		}
 		d.tick(25*time.Second, 0, 1)
 		d.tick(25*time.Second, 0, 1)

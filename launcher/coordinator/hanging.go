@@ -10,6 +10,7 @@ import (
 	checks "github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/progress"
@@ -271,7 +272,7 @@ func (b *brain) concludeHang(a *asking) {
 	for rank, stack := range a.stacks { // how far each is, where only its output says so
 		i := slices.IndexFunc(a.seen, func(s hang.Seen) bool { return s.Rank == rank })
 		if i >= 0 && !a.seen[i].Mark.Known() {
-			if steps := stepsIn(&message.Evidence{Stdout: stack.Stdout, Stderr: stack.Stderr}, b.job.Progress.Pattern); steps != nil {
+			if steps := failure.StepsOf(&evidence.Worker{Stdout: stack.Stdout, Stderr: stack.Stderr}, b.job.Progress.Pattern); steps != nil {
 				a.seen[i].Mark = steps.Furthest
 			}
 		}

@@ -57,8 +57,8 @@ func (b *brain) news(host int, n message.Update, at link.Instant) {
 		b.opened(host, n.Opened)
 	case n.Visited != nil && b.visiting.asked:
 		b.visiting.visited[host] = n.Visited
-	case n.Sight != nil:
-		b.seen(host, n.Sight)
+	case n.Usage != nil:
+		b.seen(host, n.Usage)
 	case n.Samples != nil:
 		b.sampled(host, n.Samples)
 	case n.Observed != nil:

@@ -13,6 +13,7 @@ import (
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
 
@@ -24,7 +25,7 @@ type sharing struct {
 	served  map[int]bool                 // hosts whose daemons are ready
 	folders []map[string]plan.MPSFolders // of each host, by the device's UUID
 	daemons map[string]int               // pids, by the device's UUID
-	seen    map[int][]message.MPSSight   // what each host saw last
+	seen    map[int][]gpu.MPSClients     // what each host saw last
 	clients map[int]client               // that each place was seen with last
 	held    map[int]uint64               // device memory of each place as it was seen last
 	peaks   map[int]uint64               // the most of it
@@ -170,13 +171,13 @@ func (b *brain) lossOf(rank int) []failure.Event {
 }
 
 // takeMPS takes what a host's daemons have told, and tells of it where it is new.
-func (b *brain) takeMPS(host int, s *message.Sight) {
+func (b *brain) takeMPS(host int, s *message.DeviceUsage) {
 	if len(s.MPS) == 0 || s.Attempt != b.attempt || s.Asked != 0 { // asked when all have ended
 		return
 	}
 	sh := &b.sharing
 	if sh.seen == nil {
-		sh.seen, sh.held, sh.peaks, sh.told = map[int][]message.MPSSight{}, map[int]uint64{}, map[int]uint64{}, map[int]string{}
+		sh.seen, sh.held, sh.peaks, sh.told = map[int][]gpu.MPSClients{}, map[int]uint64{}, map[int]uint64{}, map[int]string{}
 	}
 	for i, one := range s.MPS {
 		for _, pid := range slices.Sorted(maps.Keys(one.Clients)) {
@@ -190,7 +191,7 @@ func (b *brain) takeMPS(host int, s *message.Sight) {
 	}
 	sh.seen[host] = s.MPS
 	held := map[int]uint64{}
-	for _, h := range s.Held {
+	for _, h := range s.Holders {
 		if place := b.placeOfRank(h.Rank); place != nowhere && h.Bytes != nil {
 			held[place] += *h.Bytes
 		}

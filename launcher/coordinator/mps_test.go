@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/message"
@@ -122,7 +123,7 @@ func TestALostDaemonIsTheCauseAndTheNextAttemptAsksForAnother(t *testing.T) {
 	if d.b.phase != stopping || d.b.lost == nil || d.b.lost.Class != class.MPSLost {
 		t.Fatalf("phase %v, lost %+v", d.b.phase, d.b.lost)
 	}
-	d.ended(2, message.Ended{Code: 1, Evidence: &message.Evidence{Stderr: []byte("CUDA error: the remote procedural call between the MPS server and the MPS client failed\n")}})
+	d.ended(2, message.Ended{Code: 1, Evidence: &evidence.Worker{Stderr: []byte("CUDA error: the remote procedural call between the MPS server and the MPS client failed\n")}})
 	d.ended(3, message.Ended{Signal: "SIGKILL", Sent: "SIGKILL"})
 	for _, rank := range []int{0, 1, 4, 5} {
 		d.ended(rank, message.Ended{Signal: "SIGTERM", Sent: "SIGTERM"})
@@ -179,7 +180,7 @@ func TestARankThatEndedWellBeforeItsDaemonDidIsDone(t *testing.T) {
 	}
 	d.after(time.Second)
 	d.news(1, message.Update{MPSLost: &message.MPSLost{Device: gpuOf(1), Message: "the daemon has ended", Locals: []int{0, 1}}})
-	d.ended(2, message.Ended{Evidence: &message.Evidence{}})
+	d.ended(2, message.Ended{Evidence: &evidence.Worker{}})
 	if u := d.b.ranks[2].alone; !u.over || u.cause != nil {
 		t.Errorf("%+v", u)
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/muster-dev/muster/launcher/failure"
 	"github.com/muster-dev/muster/launcher/message"
-	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/rundir"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
@@ -43,36 +42,11 @@ func (b *brain) furthestTold() *failure.Steps {
 		return nil // independent ranks do not tell for each other
 	}
 	for _, r := range b.ranks {
-		if s := stepsTold(r.observed); s != nil && (found == nil || s.Furthest.Compare(found.Furthest) > 0) {
+		if s := failure.StepsReported(r.observed); s != nil && (found == nil || s.Furthest.Compare(found.Furthest) > 0) {
 			found = s
 		}
 	}
 	return found
-}
-
-// stepsTold is how far a worker was by what it has told; nil where it has told nothing.
-func stepsTold(o *observe.Latest) *failure.Steps {
-	if o == nil || !o.Furthest.Known() && o.CheckpointAt == 0 {
-		return nil
-	}
-	return &failure.Steps{First: o.First, Furthest: o.Furthest, At: o.FurthestAt, Checkpoint: o.CheckpointAt}
-}
-
-// torchTold is what torch has told of its devices.
-func torchTold(o *observe.Latest, age float64) (all []failure.TorchUse) {
-	if o == nil || o.Torch == nil {
-		return nil
-	}
-	for _, d := range o.Torch.Devices {
-		use := failure.TorchUse{
-			Device: d.Device, Ago: max(0, age-d.At), Allocated: d.Allocated, Reserved: d.Reserved, LargestFree: d.LargestFree,
-		}
-		if oom := d.OOM; oom != nil {
-			use.Failed = &failure.TorchFailed{Requested: oom.Requested, Total: oom.Total, Free: oom.Free}
-		}
-		all = append(all, use)
-	}
-	return all
 }
 
 // liveFile keeps what workers tell of themselves where somebody who asks finds it: beside

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/rundir"
@@ -28,7 +29,7 @@ const patient = "restart {\n attempts = 9\n backoff = \"0s\"\n on \"crash\" { at
 
 // crashed is the end of a worker that has told something.
 func crashed(told *observe.Latest) message.Ended {
-	return message.Ended{Signal: crash, Evidence: &message.Evidence{Age: 60, Observed: told}}
+	return message.Ended{Signal: crash, Evidence: &evidence.Worker{Age: 60, Observed: told}}
 }
 
 // attempts has attempts fail one after the other, with what rank 1 had told in each, and

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
 )
@@ -116,12 +117,12 @@ func TestNothingIsRestartedThatTheUserHasStopped(t *testing.T) {
 
 func TestTheOneWithTheReasonIsWaitedFor(t *testing.T) {
 	d := begun(t, "")
-	d.ended(0, message.Ended{Code: 1, Evidence: &message.Evidence{Stderr: []byte("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:1\n")}})
+	d.ended(0, message.Ended{Code: 1, Evidence: &evidence.Worker{Stderr: []byte("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:1\n")}})
 	if d.b.phase != running {
 		t.Fatalf("phase %v: the others were stopped at once", d.b.phase)
 	}
 	d.tick(time.Second, 0, 1, 2)
-	d.ended(3, message.Ended{Code: 1, Evidence: &message.Evidence{Stderr: []byte("ValueError: bad shape\n")}})
+	d.ended(3, message.Ended{Code: 1, Evidence: &evidence.Worker{Stderr: []byte("ValueError: bad shape\n")}})
 	if d.b.phase != stopping {
 		t.Fatalf("phase %v", d.b.phase)
 	}
@@ -132,7 +133,7 @@ func TestTheOneWithTheReasonIsWaitedFor(t *testing.T) {
 		t.Errorf("cause %+v", r.FirstCause)
 	}
 	alone := begun(t, "")
-	alone.ended(0, message.Ended{Code: 1, Evidence: &message.Evidence{Stderr: []byte("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:1\n")}})
+	alone.ended(0, message.Ended{Code: 1, Evidence: &evidence.Worker{Stderr: []byte("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:1\n")}})
 	alone.tick(3*time.Second, 0, 1, 2)
 	if alone.b.phase != stopping {
 		t.Error("nobody comes forward, and the others run on")
@@ -142,7 +143,7 @@ func TestTheOneWithTheReasonIsWaitedFor(t *testing.T) {
 // What cannot be killed holds its GPU, and is alive: no other attempt may run beside it.
 func TestNothingIsStartedBesideAWorkerThatCannotBeKilled(t *testing.T) {
 	d := newDrillOf(t, "restart {\n attempts = 3\n on \"exit\" { attempts = 3 }\n}").run()
-	d.ended(1, message.Ended{Code: 5, Evidence: &message.Evidence{}})
+	d.ended(1, message.Ended{Code: 5, Evidence: &evidence.Worker{}})
 	for _, rank := range []int{0, 2, 3, 4} {
 		d.ended(rank, message.Ended{Sent: "SIGTERM", Signal: "SIGTERM"})
 	}

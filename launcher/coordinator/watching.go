@@ -9,6 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
 
@@ -20,7 +21,7 @@ type watching struct {
 }
 
 type lastSight struct {
-	sight *message.Sight
+	sight *gpu.Usage
 	taken link.Instant // when it was judged last
 }
 
@@ -40,13 +41,13 @@ func (b *brain) beginWatching() {
 }
 
 // seen takes in who holds the devices of a host.
-func (b *brain) seen(host int, s *message.Sight) {
+func (b *brain) seen(host int, s *message.DeviceUsage) {
 	b.takeMPS(host, s)
 	switch {
 	case s.Asked != 0:
 		b.emptySeen(host, s)
 	case b.watch != nil && s.Attempt == b.attempt && b.phase == running:
-		b.watch.last[host] = &lastSight{sight: s}
+		b.watch.last[host] = &lastSight{sight: &s.Usage}
 		b.judgeSight(host)
 	}
 }
@@ -112,23 +113,17 @@ func (b *brain) unitAt(place int) *int {
 }
 
 // sightFor is what a host saw as the watch wants it: by places.
-func (b *brain) sightFor(host int, s *message.Sight) check.Sight {
-	seen := check.Sight{Host: host, At: b.now.Sub(b.begun).Seconds(), MemoryUsed: s.Used, Blind: s.Blind, Error: s.Error}
-	for _, h := range s.Held {
+func (b *brain) sightFor(host int, s *gpu.Usage) check.Sight {
+	seen := check.Sight{Host: host, At: b.now.Sub(b.begun).Seconds(), Usage: *s}
+	seen.Holders = nil
+	for _, h := range s.Holders {
 		if h.Rank >= 0 {
 			if b.hasLeft(h.Rank) {
-				continue // the sight is of before
+				continue // the snapshot is of before
 			}
 			h.Rank = b.ranks[h.Rank].place
 		}
-		seen.Devices = append(seen.Devices, check.Held{UUID: h.UUID, PID: h.PID, Rank: h.Rank, Child: h.Child, Kind: h.Kind, Bytes: h.Bytes, User: h.User, Command: h.Command})
-	}
-	for _, m := range s.MPS {
-		one := check.MPS{Device: m.Device, Error: m.Error, Clients: map[int]bool{}}
-		for pid := range m.Clients {
-			one.Clients[pid] = true
-		}
-		seen.MPS = append(seen.MPS, one)
+		seen.Holders = append(seen.Holders, h)
 	}
 	return seen
 }

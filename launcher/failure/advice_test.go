@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
 )
 
@@ -23,13 +24,13 @@ func TestErrorsThatManyMeetComeWithWhatHelps(t *testing.T) {
 }
 
 func TestRefusedMemoryIsNotCalledAFullHost(t *testing.T) {
-	still := &Memory{HostBefore: count(7), HostAfter: count(7)}
-	grew := &Memory{CgroupBefore: count(0), CgroupAfter: count(1)}
+	still := evidence.Memory{HostBefore: count(7), HostAfter: count(7)}
+	grew := evidence.Memory{CgroupBefore: count(0), CgroupAfter: count(1)}
 	for _, last := range []string{"MemoryError", "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 29.8 TiB for an array", "OSError: [Errno 12] Cannot allocate memory"} {
 		for name, c := range map[string]struct {
-			memory *Memory
+			memory evidence.Memory
 			limit  bool
-		}{"nothing is known": {nil, true}, "nobody was killed": {still, true}, "the cgroup was full": {grew, false}} {
+		}{"nothing is known": {evidence.Memory{}, true}, "nobody was killed": {still, true}, "the cgroup was full": {grew, false}} {
 			e := text(traceback(last))
 			e.Memory = c.memory
 			v := Classify(e)

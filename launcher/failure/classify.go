@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
 )
 
@@ -25,19 +26,19 @@ func (e Evidence) classify() Verdict {
 	switch {
 	case e.Start != "":
 		return e.notStarted()
-	case e.ended():
-		return e.good()
+	case e.succeeded():
+		return e.success()
 	}
 	words, found := listen(e)
-	v := e.ofWords(words, found)
+	v := e.weighOutput(words, found)
 	for _, h := range words.survived {
 		v.note(fmt.Sprintf("it had also said %q (%s); %s", h.verdict.Said, h.verdict.Class, h.survived))
 	}
 	return v
 }
 
-// ofWords weighs what a worker wrote against how it ended and what its host saw.
-func (e Evidence) ofWords(words told, found bool) Verdict {
+// weighOutput weighs what a worker wrote against how it ended and what its host saw.
+func (e Evidence) weighOutput(words told, found bool) Verdict {
 	if v, sick := e.hardware(); sick && (!found || words.kind != cause || v.Class == words.verdict.Class || e.ofHost(v)) {
 		v.After = e.Sent
 		// A fault of a program is that of the one that ended by itself.
@@ -74,8 +75,8 @@ func (v Verdict) saysStopped() bool {
 	return v.Class == class.UserError && (strings.Contains(v.Said, "SIGTERM") || strings.Contains(strings.ToLower(v.Said), "signal 15"))
 }
 
-// good: the worker ended with 0. What it wrote of memory may still be worth knowing.
-func (e Evidence) good() Verdict {
+// success: the worker ended with 0. What it wrote of memory may still be worth knowing.
+func (e Evidence) success() Verdict {
 	v := of(class.None, Certain)
 	v.Message = "it ended well"
 	if e.Sent != "" {
@@ -116,12 +117,12 @@ func (e Evidence) weigh(v *Verdict) {
 	case v.Class == class.OOMHost:
 		e.weighHostMemory(v)
 	case v.Class == class.OOMShm, v.Class == class.CrashBus:
-		v.evidence(e.Shm.words())
-	case v.Class == class.DiskFull && e.Shm.full() && !e.Disk.full(): // the message need not name the file
+		v.evidence(spaceText(e.Shm))
+	case v.Class == class.DiskFull && e.Shm.Full() && !e.Disk.Full(): // the message need not name the file
 		v.become(class.OOMShm, Likely, "/dev/shm is full, and no disk of the run is")
-		v.evidence(e.Shm.words(), e.Disk.words())
+		v.evidence(spaceText(e.Shm), spaceText(e.Disk))
 	case v.Class == class.DiskFull:
-		v.evidence(e.Disk.words())
+		v.evidence(spaceText(e.Disk))
 	case strings.HasPrefix(v.Class, "oom."):
 		e.weighGPUMemory(v)
 	}
@@ -147,8 +148,10 @@ func (e Evidence) addFacts(v *Verdict) {
 	if words := e.place(); words != "" {
 		v.note("it had come to " + words)
 	}
-	for _, path := range e.Snapshots {
-		v.note("torch's snapshot of its memory is in " + path)
+	if o := e.Observed; o != nil && o.Torch != nil {
+		for _, path := range o.Torch.Snapshots {
+			v.note("torch's snapshot of its memory is in " + path)
+		}
 	}
 }
 
@@ -158,8 +161,8 @@ func (e Evidence) place() string {
 	if e.Steps != nil && e.Steps.Furthest.Known() {
 		words = append(words, e.Steps.Furthest.String())
 	}
-	if e.Phase != "" {
-		words = append(words, "phase "+e.Phase)
+	if o := e.Observed; o != nil && o.Phase != "" {
+		words = append(words, "phase "+o.Phase)
 	}
 	return strings.Join(words, ", in ")
 }
@@ -172,23 +175,14 @@ func (e Evidence) noteUnseen(v *Verdict) {
 	if e.NoEvents != "" && len(e.GPUs) > 0 {
 		v.note("errors that the driver reports of GPUs could not be heard: " + e.NoEvents)
 	}
-	if e.NoAfter != "" {
-		v.note("who holds the GPUs' memory since it ended is not known: " + e.NoAfter)
+	if e.Devices != nil && e.Devices.NoAfter != "" {
+		v.note("who holds the GPUs' memory since it ended is not known: " + e.Devices.NoAfter)
 	}
 }
 
-func (s *Space) words() string {
+func spaceText(s *evidence.Space) string {
 	if s == nil {
 		return ""
 	}
-	words := fmt.Sprintf("%s has %s free of %s", s.Path, size(float64(s.Free)), size(float64(s.Total)))
-	if s.InodesFree != nil && *s.InodesFree == 0 {
-		words += ", and no inode is left"
-	}
-	return words
-}
-
-// full is whether nothing more fits.
-func (s *Space) full() bool {
-	return s != nil && (s.Total > 0 && s.Free < max(s.Total/20, mib) || s.InodesFree != nil && *s.InodesFree == 0)
+	return fmt.Sprintf("%s has %s free of %s", s.Path, size(float64(s.Free)), size(float64(s.Total)))
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/progress"
 )
@@ -38,7 +39,9 @@ func run(t *testing.T, rows []row) {
 	}
 }
 
-func text(words string) Evidence { return Evidence{Code: 1, Stderr: []byte(words)} }
+func text(words string) Evidence {
+	return Evidence{Code: 1, Worker: evidence.Worker{Stderr: []byte(words)}}
+}
 
 func traceback(last string) string {
 	return "Traceback (most recent call last):\n  File \"/home/u/train.py\", line 12, in <module>\n    main()\n  File \"/home/u/model.py\", line 40, in forward\n    return f(x)\n" + last + "\n"
@@ -49,34 +52,32 @@ func count(n uint64) *uint64 { return &n }
 // B31: what is said of SIGKILL.
 func TestSIGKILLIsForWantOfMemoryOnlyWhereThatIsCounted(t *testing.T) {
 	killed := Evidence{Signal: "SIGKILL"}
-	grew := Evidence{Signal: "SIGKILL", Memory: &Memory{CgroupBefore: count(0), CgroupAfter: count(1), Limit: 32 << 30, Peak: 32 << 30}}
+	grew := Evidence{Signal: "SIGKILL", Worker: evidence.Worker{Memory: evidence.Memory{CgroupBefore: count(0), CgroupAfter: count(1), Limit: 32 << 30, Peak: 32 << 30}}}
 	shell := grew
 	shell.Signal, shell.Code = "", 137
 	torchrun := text(readSample(t, "037-torchrun-sigkill-rank0.txt"))
 	torchrun.Memory = grew.Memory
-	still := &Memory{CgroupBefore: count(2), CgroupAfter: count(2), HostBefore: count(7), HostAfter: count(7)}
+	still := evidence.Memory{CgroupBefore: count(2), CgroupAfter: count(2), HostBefore: count(7), HostAfter: count(7)}
 	run(t, []row{
 		{"nothing is known", killed, class.KilledUnknown, Likely, class.Maybe, "SIGKILL (9), which muster did not send", "dmesg"},
 		{"the cgroup counted a kill", grew, class.OOMHost, Certain, class.No, "memory limit of its cgroup was reached (32.00 GiB; the most in use was 32.00 GiB)", "0 -> 1"},
 		{"a shell says 137 for it", shell, class.OOMHost, Likely, class.No, "memory limit of its cgroup", "137"},
 		{"torchrun within the worker says it", torchrun, class.OOMHost, Likely, class.No, "memory limit of its cgroup", "0 -> 1"},
-		{"the host counted a kill", Evidence{Signal: "SIGKILL", Memory: &Memory{HostBefore: count(3), HostAfter: count(4)}}, class.OOMHost, Likely, class.No, "the host ran out of memory", "3 -> 4"},
-		{"the host counted one for a cgroup's limit, in a container", Evidence{Signal: "SIGKILL", PIDs: []int{9}, Memory: &Memory{HostBefore: count(3), HostAfter: count(4)},
-			Kernel: []string{"Memory cgroup out of memory: Killed process 4321 (python) total-vm:9kB, anon-rss:8kB"}}, class.OOMHost, Likely, class.No, "limit of a cgroup", "process 4321"},
-		{"of two kills one was the host's", Evidence{Signal: "SIGKILL", PIDs: []int{9}, Memory: &Memory{HostBefore: count(3), HostAfter: count(5)},
-			Kernel: []string{"Out of memory: Killed process 77 (java)", "Memory cgroup out of memory: Killed process 4321 (python)"}}, class.OOMHost, Likely, class.No, "the host ran out of memory", "3 -> 5"},
-		{"nobody counted one", Evidence{Signal: "SIGKILL", Memory: still}, class.KilledUnknown, Likely, class.Maybe, "the kernel counted no kill", "did not change"},
+		{"the host counted a kill", Evidence{Signal: "SIGKILL", Worker: evidence.Worker{Memory: evidence.Memory{HostBefore: count(3), HostAfter: count(4)}}}, class.OOMHost, Likely, class.No, "the host ran out of memory", "3 -> 4"},
+		{"the host counted one for a cgroup's limit, in a container", Evidence{Signal: "SIGKILL", Worker: evidence.Worker{PIDs: []int{9}, Memory: evidence.Memory{HostBefore: count(3), HostAfter: count(4)}, Kernel: []string{"Memory cgroup out of memory: Killed process 4321 (python) total-vm:9kB, anon-rss:8kB"}}}, class.OOMHost, Likely, class.No, "limit of a cgroup", "process 4321"},
+		{"of two kills one was the host's", Evidence{Signal: "SIGKILL", Worker: evidence.Worker{PIDs: []int{9}, Memory: evidence.Memory{HostBefore: count(3), HostAfter: count(5)}, Kernel: []string{"Out of memory: Killed process 77 (java)", "Memory cgroup out of memory: Killed process 4321 (python)"}}}, class.OOMHost, Likely, class.No, "the host ran out of memory", "3 -> 5"},
+		{"nobody counted one", Evidence{Signal: "SIGKILL", Worker: evidence.Worker{Memory: still}}, class.KilledUnknown, Likely, class.Maybe, "the kernel counted no kill", "did not change"},
 		{"a shell's 137", Evidence{Code: 137}, class.KilledUnknown, Likely, class.Maybe, "SIGKILL (9)", "137"},
 		{"a wrapper's 247", Evidence{Code: 247}, class.KilledUnknown, Guess, class.Maybe, "SIGKILL", "256-9, maybe SIGKILL reported by a wrapper"},
 		{"an exception that it had logged before ends nobody by SIGKILL", with(grew, func(e *Evidence) { e.Stderr = []byte(traceback("ValueError: x")) }), class.OOMHost, Certain, class.No, "cgroup", "ValueError: x"},
 		{"nor does a status of -1", Evidence{Code: 255}, class.Exit, "", "", "exit status 255", ""},
 		{"muster's own", Evidence{Signal: "SIGKILL", Sent: "SIGKILL"}, class.Stopped, Certain, class.Never, "stopped by muster (SIGKILL)", ""},
-		{"the kernel's log has another process", Evidence{Signal: "SIGKILL", PIDs: []int{9}, Kernel: []string{"Out of memory: Killed process 123, UID 48, (httpd)"}}, class.KilledUnknown, Likely, class.Maybe, "", ""},
+		{"the kernel's log has another process", Evidence{Signal: "SIGKILL", Worker: evidence.Worker{PIDs: []int{9}, Kernel: []string{"Out of memory: Killed process 123, UID 48, (httpd)"}}}, class.KilledUnknown, Likely, class.Maybe, "", ""},
 		{"a data-loader process was killed and counted", with(text(traceback("RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.")), func(e *Evidence) { e.Memory = grew.Memory }),
 			class.OOMHost, Certain, class.No, "data-loader", "0 -> 1"},
 		{"a data-loader process was killed and nobody counted it", with(text(traceback("RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.")), func(e *Evidence) { e.Memory = still }),
 			class.KilledUnknown, Likely, class.Maybe, "a process that it had started", "did not change"},
-		{"a child was killed and the rank says nothing", Evidence{Code: 1, Memory: grew.Memory}, class.OOMHost, "", "", "cgroup", "exit status was 1"},
+		{"a child was killed and the rank says nothing", Evidence{Code: 1, Worker: evidence.Worker{Memory: grew.Memory}}, class.OOMHost, "", "", "cgroup", "exit status was 1"},
 	})
 	if v := Classify(grew); v.Numbers[NumCgroup] != 1 || v.Numbers[NumLimit] != 32<<30 {
 		t.Errorf("%v", v.Numbers)
@@ -101,13 +102,13 @@ func readSample(t *testing.T, name string) string {
 
 // B72: signals are named, and SIGBUS comes with /dev/shm.
 func TestCrashesAreNamed(t *testing.T) {
-	small := &Space{Path: "/dev/shm", Total: 64 << 20, Free: 1 << 20}
-	large := &Space{Path: "/dev/shm", Total: 64 << 30, Free: 60 << 30}
+	small := &evidence.Space{Path: "/dev/shm", Total: 64 << 20, Free: 1 << 20}
+	large := &evidence.Space{Path: "/dev/shm", Total: 64 << 30, Free: 60 << 30}
 	run(t, []row{
-		{"a full /dev/shm", Evidence{Signal: "SIGBUS", Shm: small}, class.OOMShm, Likely, class.WithConfig, "/dev/shm has 1 MiB free of 64 MiB", "1 MiB free"},
-		{"room in /dev/shm", Evidence{Signal: "SIGBUS", Shm: large}, class.CrashBus, Certain, class.Maybe, "SIGBUS", "60.00 GiB free"},
+		{"a full /dev/shm", Evidence{Signal: "SIGBUS", Worker: evidence.Worker{Shm: small}}, class.OOMShm, Likely, class.WithConfig, "/dev/shm has 1 MiB free of 64 MiB", "1 MiB free"},
+		{"room in /dev/shm", Evidence{Signal: "SIGBUS", Worker: evidence.Worker{Shm: large}}, class.CrashBus, Certain, class.Maybe, "SIGBUS", "60.00 GiB free"},
 		{"nothing is known of it", Evidence{Signal: "SIGBUS"}, class.CrashBus, "", "", "SIGBUS", ""},
-		{"a shell's 135", Evidence{Code: 135, Shm: small}, class.OOMShm, Likely, "", "", "135"},
+		{"a shell's 135", Evidence{Code: 135, Worker: evidence.Worker{Shm: small}}, class.OOMShm, Likely, "", "", "135"},
 		{"a wrapper's 249", Evidence{Code: 249}, class.CrashBus, Guess, "", "perhaps", "exit status was 249 (= 256-7, maybe SIGBUS reported by a wrapper)"},
 		{"a wrapper's 245", Evidence{Code: 245}, class.CrashSegv, Guess, "", "perhaps", "256-11, maybe SIGSEGV"},
 		{"SIGSEGV", Evidence{Signal: "SIGSEGV"}, class.CrashSegv, Certain, class.Maybe, "SIGSEGV", ""},
@@ -131,25 +132,25 @@ func TestTheProgramsOwnErrorsAreTold(t *testing.T) {
 			class.UserError, "", "", "train.py:3 in main: KeyError: 'w'", ""},
 		{"an import", text(traceback("ModuleNotFoundError: No module named 'torch'")), class.UserError, "", "", "could not import", ""},
 		{"a file that cannot be parsed", text("  File \"train.py\", line 3\n    def f(:\n          ^\nSyntaxError: invalid syntax\n"), class.UserError, "", "", "cannot be parsed at train.py:3", ""},
-		{"wrong arguments", Evidence{Code: 2, Stderr: []byte("usage: train.py [-h] [--lr LR]\ntrain.py: error: unrecognized arguments: --lrr 3\n")}, class.UserError, "", "", "train.py: error: unrecognized arguments: --lrr 3", ""},
-		{"a script that is not there", Evidence{Code: 2, Stderr: []byte("python: can't open file '/x/train.py': [Errno 2] No such file or directory\n")}, class.UserError, "", "", "can't open file", ""},
-		{"a module that is not there", Evidence{Code: 1, Stderr: []byte("/usr/bin/python3: No module named trainer\n")}, class.UserError, "", "", "No module named trainer", ""},
-		{"a command that is not there", Evidence{Code: 127, Stderr: []byte("bash: line 1: trian: command not found\n")}, class.UserError, "", "", "command not found", ""},
-		{"a library that is not there", Evidence{Code: 127, Stderr: []byte("./a: error while loading shared libraries: libcudart.so.12: cannot open shared object file\n")}, class.UserError, "", "", "libcudart", ""},
+		{"wrong arguments", Evidence{Code: 2, Worker: evidence.Worker{Stderr: []byte("usage: train.py [-h] [--lr LR]\ntrain.py: error: unrecognized arguments: --lrr 3\n")}}, class.UserError, "", "", "train.py: error: unrecognized arguments: --lrr 3", ""},
+		{"a script that is not there", Evidence{Code: 2, Worker: evidence.Worker{Stderr: []byte("python: can't open file '/x/train.py': [Errno 2] No such file or directory\n")}}, class.UserError, "", "", "can't open file", ""},
+		{"a module that is not there", Evidence{Code: 1, Worker: evidence.Worker{Stderr: []byte("/usr/bin/python3: No module named trainer\n")}}, class.UserError, "", "", "No module named trainer", ""},
+		{"a command that is not there", Evidence{Code: 127, Worker: evidence.Worker{Stderr: []byte("bash: line 1: trian: command not found\n")}}, class.UserError, "", "", "command not found", ""},
+		{"a library that is not there", Evidence{Code: 127, Worker: evidence.Worker{Stderr: []byte("./a: error while loading shared libraries: libcudart.so.12: cannot open shared object file\n")}}, class.UserError, "", "", "libcudart", ""},
 		{"could not be started", Evidence{Start: "exec: \"pyhton\": not found"}, class.Start, Certain, class.No, "pyhton", ""},
 		{"a status alone", Evidence{Code: 7}, class.Exit, "", class.Maybe, "exit status 7", ""},
 		{"a chain", text(traceback("KeyError: 'a'") + "\nThe above exception was the direct cause of the following exception:\n\n" + traceback("RuntimeError: bad config")), class.UserError, "", "", "RuntimeError: bad config", "KeyError: 'a'"},
 		{"a chain that begins with memory", text(traceback("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB of which 1.00 GiB is free.") +
 			"\nDuring handling of the above exception, another exception occurred:\n\n" + traceback("KeyError: 'x'")), class.OOMCapacity, "", "", "", ""},
-		{"only the error file says it", Evidence{Code: 1, ErrorFile: []byte(`{"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback (most recent call last):\n  File \"/a/t.py\", line 2, in f\nValueError: x\n", "timestamp": "1"}}}`)},
+		{"only the error file says it", Evidence{Code: 1, Worker: evidence.Worker{ErrorFile: []byte(`{"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback (most recent call last):\n  File \"/a/t.py\", line 2, in f\nValueError: x\n", "timestamp": "1"}}}`)}},
 			class.UserError, "", "", "t.py:2 in f: ValueError: x", "its error file"},
-		{"an error file with a message only", Evidence{Code: 1, ErrorFile: []byte(`{"message": "RuntimeError: CUDA error: invalid device ordinal"}`)}, class.BadOrdinal, "", "", "", ""},
-		{"a broken error file", Evidence{Code: 1, ErrorFile: []byte(`{"mess`)}, class.Exit, "", "", "", ""},
+		{"an error file with a message only", Evidence{Code: 1, Worker: evidence.Worker{ErrorFile: []byte(`{"message": "RuntimeError: CUDA error: invalid device ordinal"}`)}}, class.BadOrdinal, "", "", "", ""},
+		{"a broken error file", Evidence{Code: 1, Worker: evidence.Worker{ErrorFile: []byte(`{"mess`)}}, class.Exit, "", "", "", ""},
 		{"host memory", text(traceback("MemoryError")), class.OOMHost, Likely, "", "", ""},
 		{"host memory by torch", text(traceback("RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096000000 bytes. Error code 12 (Cannot allocate memory)")),
 			class.OOMHost, Certain, "", "3.81 GiB", ""},
 		{"a download", text(traceback("requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded")), class.Network, "", class.Yes, "", ""},
-		{"a full disk", with(text(traceback("OSError: [Errno 28] No space left on device: '/data/ckpt.pt'")), func(e *Evidence) { e.Disk = &Space{Path: "/data", Total: 1 << 40} }), class.DiskFull, "", class.No, "", "/data has 0 bytes free"},
+		{"a full disk", with(text(traceback("OSError: [Errno 28] No space left on device: '/data/ckpt.pt'")), func(e *Evidence) { e.Disk = &evidence.Space{Path: "/data", Total: 1 << 40} }), class.DiskFull, "", class.No, "", "/data has 0 bytes free"},
 		{"a full /dev/shm by its path", text(traceback("OSError: [Errno 28] No space left on device: '/dev/shm/x'")), class.OOMShm, "", "", "", ""},
 		{"a broken pipe", text(traceback("BrokenPipeError: [Errno 32] Broken pipe")), class.PeerLost, "", class.Yes, "", ""},
 		{"gloo's peer", text(traceback("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:33412")), class.GlooRemote, "", class.Yes, "", ""},

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // failing is the GPU that a verdict is about: the one that the message numbers, else the
@@ -46,7 +47,7 @@ func (u *Use) holding() holding {
 		return h
 	}
 	for _, p := range u.Processes {
-		bytes := float64(p.Bytes)
+		bytes := float64(gpu.OrZero(p.Bytes))
 		switch {
 		case p.Own:
 			h.own += bytes
@@ -56,16 +57,16 @@ func (u *Use) holding() holding {
 			h.words = append(h.words, fmt.Sprintf("rank %d (pid %d) has %s", p.Rank, p.PID, size(bytes)))
 		default:
 			h.foreign += bytes
-			h.words = append(h.words, fmt.Sprintf("%s has %s", p.words(), size(bytes)))
+			h.words = append(h.words, fmt.Sprintf("%s has %s", p.text(), size(bytes)))
 		}
 	}
 	return h
 }
 
-func (p Process) words() string {
+func (p Process) text() string {
 	words := fmt.Sprintf("pid %d", p.PID)
-	if p.Name != "" {
-		words = fmt.Sprintf("%s (%s)", p.Name, words)
+	if p.Command != "" {
+		words = fmt.Sprintf("%s (%s)", p.Command, words)
 	}
 	if p.User != "" {
 		words += " of " + p.User

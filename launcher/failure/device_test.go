@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 const card = 80 << 30
@@ -31,7 +32,7 @@ func full80(n string) string {
 		"Of the allocated memory 70.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated."
 }
 
-func own(bytes uint64) Process { return Process{PID: 10, Rank: 0, Own: true, Bytes: bytes} }
+func own(bytes uint64) Process { return Process{Holder: gpu.Holder{PID: 10, Bytes: &bytes}, Own: true} }
 
 func TestNVMLSaysWhoHeldTheMemory(t *testing.T) {
 	busy := &Use{Total: card, Used: 70 << 30}
@@ -42,16 +43,16 @@ func TestNVMLSaysWhoHeldTheMemory(t *testing.T) {
 		}),
 			class.OOMCapacity, Certain, class.No, "too small", "NVML saw 79.00 GiB of 80.00 GiB in use on GPU 4"},
 		{"somebody else", onGPU(full80("0"), func(g []GPU) {
-			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(70 << 30), {PID: 77, Rank: Foreign, Bytes: 9 << 30, User: "eve", Name: "python"}}}
+			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(70 << 30), {Holder: gpu.Holder{PID: 77, Rank: gpu.Nobody, Bytes: new(uint64(9 << 30)), User: "eve", Command: "python"}}}}
 		}),
 			class.OOMForeign, Certain, class.AfterFree, "python (pid 77) of eve has 9.00 GiB", "python (pid 77) of eve"},
 		{"another rank of the run", onGPU(full80("0"), func(g []GPU) {
-			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(50 << 30), {PID: 11, Rank: 1, Bytes: 29 << 30}}}
+			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(50 << 30), {Holder: gpu.Holder{PID: 11, Rank: 1, Bytes: new(uint64(29 << 30))}}}}
 		}),
 			class.OOMImbalance, Likely, class.No, "several ranks of the run use GPU 4", "rank 1 (pid 11)"},
 		{"another rank that the plan put there", onGPU(full80("0"), func(g []GPU) {
 			g[0].Ranks = 2
-			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(50 << 30), {PID: 11, Rank: 1, Bytes: 29 << 30}}}
+			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(50 << 30), {Holder: gpu.Holder{PID: 11, Rank: 1, Bytes: new(uint64(29 << 30))}}}}
 			g[1].Before = busy
 		}),
 			class.OOMCapacity, "", "", "", ""},
@@ -63,14 +64,14 @@ func TestNVMLSaysWhoHeldTheMemory(t *testing.T) {
 		{"a share under MPS", with(onGPU(full80("0"), func(g []GPU) { g[0].Before = &Use{Total: card, Used: 40 << 30} }), func(e *Evidence) { e.MPSLimit = 18 << 30 }),
 			class.OOMMPSLimit, Likely, class.WithConfig, "share of GPU 4 under MPS (18.00 GiB)", ""},
 		{"the driver refused, and somebody else is there", onGPU(traceback("RuntimeError: CUDA error: out of memory"), func(g []GPU) {
-			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{{PID: 77, Rank: Foreign, Bytes: 78 << 30}}}
+			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{{Holder: gpu.Holder{PID: 77, Rank: gpu.Nobody, Bytes: new(uint64(78 << 30))}}}}
 		}), class.OOMForeign, Certain, class.AfterFree, "pid 77", ""},
 		{"the message's other process is nobody's", onGPU(full80("0")+" Process 77 has 8.00 GiB memory in use. Including non-PyTorch memory, this process has 71.00 GiB memory in use.", func(g []GPU) {
 			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(79 << 30)}}
 			g[1].Before = busy
 		}), class.OOMCapacity, Likely, "", "nobody else held memory", ""},
 		{"what never fits is nobody else's fault", onGPU("CUDA out of memory. Tried to allocate 90.00 GiB. GPU 0 has a total capacity of 80.00 GiB of which 1.00 GiB is free.", func(g []GPU) {
-			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{{PID: 77, Rank: Foreign, Bytes: 78 << 30}}}
+			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{{Holder: gpu.Holder{PID: 77, Rank: gpu.Nobody, Bytes: new(uint64(78 << 30))}}}}
 		}), class.OOMCapacity, Certain, class.No, "never fits", ""},
 	})
 }
@@ -152,7 +153,7 @@ func TestAnXidOfBothReportsCountsOnce(t *testing.T) {
 }
 
 func TestWhoIsStillThereAfterTheDeathIsTold(t *testing.T) {
-	foreign := []Process{{PID: 77, Rank: Foreign, Bytes: 60 << 30, User: "eve"}}
+	foreign := []Process{{Holder: gpu.Holder{PID: 77, Rank: gpu.Nobody, Bytes: new(uint64(60 << 30)), User: "eve"}}}
 	run(t, []row{
 		{"after a look before", onGPU(full80("0"), func(g []GPU) {
 			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(79 << 30)}}
@@ -163,7 +164,7 @@ func TestWhoIsStillThereAfterTheDeathIsTold(t *testing.T) {
 			g[0].After = &Use{Total: card, Used: 61 << 30, Processes: foreign}
 		}), class.OOMForeign, Certain, class.AfterFree, "eve", "since it ended"},
 		{"what is there decides nothing where it would not have fitted", onGPU(full80("0"), func(g []GPU) {
-			g[0].After = &Use{Total: card, Used: 1 << 30, Processes: []Process{{PID: 77, Rank: Foreign, Bytes: 100 << 20}}}
+			g[0].After = &Use{Total: card, Used: 1 << 30, Processes: []Process{{Holder: gpu.Holder{PID: 77, Rank: gpu.Nobody, Bytes: new(uint64(100 << 20))}}}}
 		}), class.OOMCapacity, "", class.No, "too small", ""},
 	})
 	v := Classify(onGPU(full80("0"), func(g []GPU) { g[0].After = &Use{Total: card, Used: 61 << 30, Processes: foreign} }))

@@ -106,7 +106,7 @@ func (e Evidence) ofKill(confidence string) Verdict {
 	if e.bySlurm(&v, "SIGKILL"); v.Advice != nil {
 		return v
 	}
-	if e.Memory.unchanged() {
+	if e.Memory.Unchanged() {
 		v.Message = "it was killed by SIGKILL (9), which muster did not send; the kernel counted no kill for want of memory, so a user, a scheduler or another program did it"
 		v.Advice = []string{askWho}
 		v.evidence("the kernel's counters of kills for want of memory did not change")
@@ -120,14 +120,14 @@ func (e Evidence) ofKill(confidence string) Verdict {
 const smallShm = 64 * mib
 
 func (e Evidence) ofBus(confidence string) Verdict {
-	if e.Shm.full() || e.Shm != nil && e.Shm.Total > 0 && e.Shm.Total <= smallShm {
+	if e.Shm.Full() || e.Shm != nil && e.Shm.Total > 0 && e.Shm.Total <= smallShm {
 		v := of(class.OOMShm, worst(confidence, Likely))
-		v.Message = fmt.Sprintf("/dev/shm on its host is too small or full (SIGBUS): %s", e.Shm.words())
-		v.evidence(e.Shm.words())
+		v.Message = fmt.Sprintf("/dev/shm on its host is too small or full (SIGBUS): %s", spaceText(e.Shm))
+		v.evidence(spaceText(e.Shm))
 		return v
 	}
 	v := crash(class.CrashBus, confidence, "memory behind an address was not there (SIGBUS)")
-	v.evidence(e.Shm.words())
+	v.evidence(spaceText(e.Shm))
 	return v
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
 )
 
@@ -129,7 +130,7 @@ func TestOfRanksThatShareAFaultTheOneThatEndedByItselfIsFirst(t *testing.T) {
 	xid := []GPU{{Index: 1, Mine: true, UUID: "GPU-1", Xids: []Xid{{Number: 31, At: 2}}}}
 	found, ok := First([]RankEvidence{
 		{Rank: 0, Host: "a", Evidence: Evidence{Signal: "SIGKILL", Sent: "SIGKILL", At: 2.4, GPUs: xid}},
-		{Rank: 1, Host: "a", Evidence: Evidence{Code: 1, Stderr: []byte("torch.AcceleratorError: CUDA error: an illegal memory access was encountered\n"), At: 2.3, GPUs: xid}},
+		{Rank: 1, Host: "a", Evidence: Evidence{Code: 1, At: 2.3, GPUs: xid, Worker: evidence.Worker{Stderr: []byte("torch.AcceleratorError: CUDA error: an illegal memory access was encountered\n")}}},
 		{Rank: 2, Host: "a", Evidence: Evidence{Signal: "SIGKILL", Sent: "SIGKILL", At: 2.4, GPUs: xid}},
 	}, nil)
 	if !ok || found.Rank != 1 {

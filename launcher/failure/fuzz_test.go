@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
 )
 
@@ -53,8 +54,10 @@ func TestAnythingIsReadInATimeThatNobodyNotices(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	for name, text := range garbage(t) {
 		for where, e := range map[string]Evidence{
-			"stderr": {Code: 1, Stderr: text}, "stdout": {Code: 1, Stdout: text}, "error file": {Code: 1, ErrorFile: text},
-			"kernel": {Signal: "SIGKILL", Kernel: strings.Split(string(text), "\n")},
+			"stderr":     {Code: 1, Worker: evidence.Worker{Stderr: text}},
+			"stdout":     {Code: 1, Worker: evidence.Worker{Stdout: text}},
+			"error file": {Code: 1, Worker: evidence.Worker{ErrorFile: text}},
+			"kernel":     {Signal: "SIGKILL", Worker: evidence.Worker{Kernel: strings.Split(string(text), "\n")}},
 		} {
 			begin := used(t)
 			v := Classify(e)
@@ -86,9 +89,9 @@ func FuzzClassify(f *testing.F) {
 		f.Add(text[:512], text[:100], 137, "", "")
 	}
 	f.Fuzz(func(t *testing.T, stderr, stdout []byte, code int, signal, sent string) {
-		e := Evidence{Code: code, Signal: signal, Sent: sent, Stderr: stderr, Stdout: stdout, ErrorFile: stderr, Kernel: strings.Split(string(stdout), "\n")}
+		e := Evidence{Code: code, Signal: signal, Sent: sent, Worker: evidence.Worker{Stderr: stderr, Stdout: stdout, ErrorFile: stderr, Kernel: strings.Split(string(stdout), "\n")}}
 		v := Classify(e)
-		if c, known := class.Find(v.Class); !known || v.Message == "" || v.Restart == "" || v.Confidence == "" || c.Name == class.None != e.ended() {
+		if c, known := class.Find(v.Class); !known || v.Message == "" || v.Restart == "" || v.Confidence == "" || c.Name == class.None != e.succeeded() {
 			t.Errorf("%+v", v)
 		}
 		if strings.ContainsAny(v.Message, "\n\x1b") {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/lines"
 	"github.com/muster-dev/muster/launcher/failure/pattern"
@@ -45,22 +46,19 @@ func (e Evidence) mine(pid string) bool {
 // outOfMemory is why a kill is taken to be for want of host memory, "" where nothing says
 // so; evidence and numbers go into v.
 func (e Evidence) outOfMemory(v *Verdict) string {
-	if e.Memory != nil {
+	if e.Memory.Limit > 0 {
 		v.Numbers[NumLimit] = float64(e.Memory.Limit)
-		if e.Memory.Limit == 0 {
-			delete(v.Numbers, NumLimit)
-		}
 	}
 	if message := e.kernelKill(v); message != "" {
 		return message
 	}
 	m := e.Memory
 	switch {
-	case m.cgroupGrew():
+	case m.CgroupGrew():
 		v.Numbers[NumCgroup] = 1
 		v.evidence(fmt.Sprintf("the cgroup's count of kills for want of memory (oom_kill) went %d -> %d", *m.CgroupBefore, *m.CgroupAfter))
-		return "the kernel killed it as the memory limit of its cgroup was reached" + m.limitWords()
-	case m.hostGrew():
+		return "the kernel killed it as the memory limit of its cgroup was reached" + limitText(m)
+	case m.HostGrew():
 		v.Confidence = Likely
 		v.evidence(fmt.Sprintf("the host's count of kills for want of memory (oom_kill) went %d -> %d", *m.HostBefore, *m.HostAfter))
 		if said := e.onlyCgroups(); said != "" {
@@ -92,7 +90,7 @@ func (e Evidence) kernelKill(v *Verdict) string {
 		}
 		if text[at[2]] == 'M' || e.constraint(pid) == "CONSTRAINT_MEMCG" {
 			v.Numbers[NumCgroup] = 1
-			return fmt.Sprintf("the kernel killed it (%s, pid %s) as the memory limit of its cgroup was reached%s", name, pid, e.Memory.limitWords())
+			return fmt.Sprintf("the kernel killed it (%s, pid %s) as the memory limit of its cgroup was reached%s", name, pid, limitText(e.Memory))
 		}
 		return fmt.Sprintf("the kernel killed it (%s, pid %s) as the host ran out of memory", name, pid)
 	}
@@ -127,23 +125,10 @@ func (v *Verdict) kilobytes(name, text string) {
 	v.Numbers[name] = n * 1024
 }
 
-func (m *Memory) cgroupGrew() bool {
-	return m != nil && m.CgroupBefore != nil && m.CgroupAfter != nil && *m.CgroupAfter > *m.CgroupBefore
-}
-
-func (m *Memory) hostGrew() bool {
-	return m != nil && m.HostBefore != nil && m.HostAfter != nil && *m.HostAfter > *m.HostBefore
-}
-
-// unchanged is whether counters are known and say that the kernel has killed nobody. Those
-// of a cgroup alone would not know of the host's.
-func (m *Memory) unchanged() bool {
-	return m != nil && m.HostBefore != nil && m.HostAfter != nil && !m.hostGrew() && !m.cgroupGrew()
-}
-
-func (m *Memory) limitWords() string {
+// limitText is the limit of a cgroup in brackets; "" where there is none.
+func limitText(m evidence.Memory) string {
 	switch {
-	case m == nil || m.Limit == 0:
+	case m.Limit == 0:
 		return ""
 	case m.Peak > 0:
 		return fmt.Sprintf(" (%s; the most in use was %s)", size(float64(m.Limit)), size(float64(m.Peak)))
@@ -155,7 +140,7 @@ func (m *Memory) limitWords() string {
 // rank ended by itself.
 func (e Evidence) killedInCgroup() bool {
 	scratch := of(class.OOMHost, Likely)
-	return e.Memory.cgroupGrew() || len(e.PIDs) > 0 && e.kernelKill(&scratch) != ""
+	return e.Memory.CgroupGrew() || len(e.PIDs) > 0 && e.kernelKill(&scratch) != ""
 }
 
 // ofKills are phrases of phrases.go that tell of a SIGKILL, for which memory is a guess.
@@ -177,7 +162,7 @@ func (e Evidence) weighHostMemory(v *Verdict) {
 	if !killed {
 		v.adviseRefused()
 	}
-	if !e.Memory.unchanged() {
+	if !e.Memory.Unchanged() {
 		return
 	}
 	const still = "the kernel's counters of kills for want of memory did not change"

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
 )
 
@@ -17,7 +18,7 @@ func TestWhatMPSSaysThroughCUDAHasItsClass(t *testing.T) {
 		"RuntimeError: cudaErrorMpsMaxConnectionsReached":                                                            class.MPSFull,
 		"CUDA error: the hardware resources required to support device connections have been exhausted, says cuInit": class.MPSFull,
 	} {
-		v := Classify(Evidence{Code: 1, Stderr: []byte("Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\ntorch.AcceleratorError: " + said + "\n")})
+		v := Classify(Evidence{Code: 1, Worker: evidence.Worker{Stderr: []byte("Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\ntorch.AcceleratorError: " + said + "\n")}})
 		if v.Class != want {
 			t.Errorf("%q is %s, want %s", said, v.Class, want)
 		}
@@ -25,7 +26,7 @@ func TestWhatMPSSaysThroughCUDAHasItsClass(t *testing.T) {
 }
 
 func TestADaemonThatDiedComesBeforeWhatItsClientsMakeOfIt(t *testing.T) {
-	client := Evidence{Code: 1, At: 5, Stderr: []byte("torch.AcceleratorError: CUDA error: the remote procedural call between the MPS server and the MPS client failed\n")}
+	client := Evidence{Code: 1, At: 5, Worker: evidence.Worker{Stderr: []byte("torch.AcceleratorError: CUDA error: the remote procedural call between the MPS server and the MPS client failed\n")}}
 	found, ok := First([]RankEvidence{{Rank: 0, Host: "a", Evidence: client}, {Rank: 1, Host: "a", Evidence: Evidence{Signal: "SIGKILL", Sent: "SIGKILL", At: 5.1}}},
 		[]Event{{Class: class.MPSLost, Message: "the MPS daemon of GPU 0 (pid 7) has ended", Host: "a", Rank: NoRank, At: 5.05, Evidence: []string{"control.log: x"}}})
 	if !ok || found.Rank != NoRank || found.Verdict.Class != class.MPSLost || !strings.Contains(strings.Join(found.Verdict.Evidence, " "), "control.log") {
@@ -34,7 +35,7 @@ func TestADaemonThatDiedComesBeforeWhatItsClientsMakeOfIt(t *testing.T) {
 }
 
 func TestTheClientWithTheFaultComesBeforeTheServersWord(t *testing.T) {
-	guilty := Evidence{Code: 1, At: 5.2, Stderr: []byte("torch.AcceleratorError: CUDA error: an illegal memory access was encountered\n")}
+	guilty := Evidence{Code: 1, At: 5.2, Worker: evidence.Worker{Stderr: []byte("torch.AcceleratorError: CUDA error: an illegal memory access was encountered\n")}}
 	found, ok := First([]RankEvidence{{Rank: 2, Host: "a", Evidence: guilty}}, []Event{{Class: class.MPSFault, Message: "a fault", Host: "a", Rank: NoRank, At: 5}})
 	if !ok || found.Rank != 2 || found.Verdict.Class != class.GPUAppFault {
 		t.Errorf("%+v", found)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
 )
 
@@ -62,12 +63,12 @@ func good(e *Evidence, _ string) { e.Code = 0 }
 
 func ofKernel(pid int) func(e *Evidence, text string) {
 	return func(e *Evidence, text string) {
-		*e = Evidence{Signal: "SIGKILL", PIDs: []int{pid}, Kernel: strings.Split(text, "\n")}
+		*e = Evidence{Signal: "SIGKILL", Worker: evidence.Worker{PIDs: []int{pid}, Kernel: strings.Split(text, "\n")}}
 	}
 }
 
 func ofDriver(e *Evidence, text string) {
-	*e = Evidence{Signal: "SIGABRT", Kernel: strings.Split(text, "\n")}
+	*e = Evidence{Signal: "SIGABRT", Worker: evidence.Worker{Kernel: strings.Split(text, "\n")}}
 }
 
 // otherwise are samples on which muster differs from the table, and why.
@@ -78,7 +79,7 @@ var otherwise = map[string]string{
 }
 
 func (s sample) evidence(text string) Evidence {
-	e := Evidence{Code: 1, Stderr: []byte(text)}
+	e := Evidence{Code: 1, Worker: evidence.Worker{Stderr: []byte(text)}}
 	if change := circumstances[s.Name[:3]]; change != nil {
 		change(&e, text)
 	}
@@ -234,7 +235,7 @@ func TestEitherStreamIsRead(t *testing.T) {
 
 func TestExitZeroIsNoFailureWhateverTheLogSays(t *testing.T) {
 	for _, s := range samples(t) {
-		v := Classify(Evidence{Stderr: []byte(s.text)})
+		v := Classify(Evidence{Worker: evidence.Worker{Stderr: []byte(s.text)}})
 		if v.Class != class.None {
 			t.Errorf("%s: %s", s.Name, v.Class)
 		}

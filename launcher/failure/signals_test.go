@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
 )
 
@@ -17,7 +18,7 @@ func advised(v Verdict) string {
 }
 
 func TestMemoryIsSuspectedOfSIGKILLAlone(t *testing.T) {
-	still := &Memory{HostBefore: count(7), HostAfter: count(7)}
+	still := evidence.Memory{HostBefore: count(7), HostAfter: count(7)}
 	slurm := []byte("slurmstepd: error: *** JOB 12 ON gpu01 CANCELLED AT 2026-01-01T00:00:00 DUE TO PREEMPTION ***\n")
 	for _, c := range []struct {
 		evidence     Evidence
@@ -25,12 +26,12 @@ func TestMemoryIsSuspectedOfSIGKILLAlone(t *testing.T) {
 		memory       bool
 	}{
 		{Evidence{Signal: "SIGKILL"}, "for want of memory", "for want of memory", true},
-		{Evidence{Signal: "SIGKILL", Memory: still}, "counted no kill", "ask who sent it", false},
-		{Evidence{Signal: "SIGKILL", Stderr: slurm}, "as Slurm cancelled the job", "sacct", false},
+		{Evidence{Signal: "SIGKILL", Worker: evidence.Worker{Memory: still}}, "counted no kill", "ask who sent it", false},
+		{Evidence{Signal: "SIGKILL", Worker: evidence.Worker{Stderr: slurm}}, "as Slurm cancelled the job", "sacct", false},
 		{Evidence{Signal: "SIGTERM"}, "SIGTERM, which muster did not send", "ask who sent it", false},
 		{Evidence{Code: 143}, "SIGTERM, which muster did not send", "ask who sent it", false},
 		{Evidence{Code: 241}, "perhaps it was killed by SIGTERM", "ask who sent it", false},
-		{Evidence{Signal: "SIGTERM", Stderr: slurm}, "by SIGTERM as Slurm cancelled the job", "sacct", false},
+		{Evidence{Signal: "SIGTERM", Worker: evidence.Worker{Stderr: slurm}}, "by SIGTERM as Slurm cancelled the job", "sacct", false},
 		{Evidence{Signal: "SIGHUP"}, "SIGHUP, which muster did not send", "terminal or session", false},
 		{Evidence{Signal: "SIGINT"}, "SIGINT, which muster did not send", "ctrl-c", false},
 		{Evidence{Signal: "SIGPIPE"}, "whose reader had gone", "what reads its output", false},
@@ -48,7 +49,7 @@ func TestMemoryIsSuspectedOfSIGKILLAlone(t *testing.T) {
 
 func TestADataLoaderThatTheKernelDidNotKillIsNotAskedOfDmesg(t *testing.T) {
 	e := text(traceback("RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed."))
-	e.Memory = &Memory{HostBefore: count(7), HostAfter: count(7)}
+	e.Memory = evidence.Memory{HostBefore: count(7), HostAfter: count(7)}
 	if v := Classify(e); v.Class != class.KilledUnknown || strings.Contains(advised(v), "dmesg") {
 		t.Errorf("%s: %s", v.Class, advised(v))
 	}

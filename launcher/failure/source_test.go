@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
 )
 
@@ -35,7 +36,7 @@ func TestTheTextThatATracebackQuotesIsNotTheError(t *testing.T) {
 		{"trimmed by a collector", text(strings.NewReplacer("\n    ", "\n", "\n  ", "\n").Replace(raised("raise "+quotingOOM, badShape))), class.UserError, "", class.No, badShape, ""},
 		{"in an exception group", text("  + Exception Group Traceback (most recent call last):\n  |   File \"/a/t.py\", line 3, in f\n  |     " + quotingOOM + "\n  | ExceptionGroup: two (1 sub-exception)\n"), class.Exit, "", "", "", ""},
 		{"of a file that cannot be parsed", text("  File \"train.py\", line 3\n    x = \"CUDA out of memory. Tried to allocate\" 3\n        ^\nSyntaxError: invalid syntax\n"), class.UserError, "", "", "cannot be parsed", ""},
-		{"in the error file", Evidence{Code: 1, ErrorFile: []byte(`{"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback (most recent call last):\n  File \"/a/t.py\", line 2, in f\n    raise ValueError('x')  # [Errno 98] Address already in use\nValueError: x\n"}}}`)}, class.UserError, "", "", "ValueError: x", ""},
+		{"in the error file", Evidence{Code: 1, Worker: evidence.Worker{ErrorFile: []byte(`{"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback (most recent call last):\n  File \"/a/t.py\", line 2, in f\n    raise ValueError('x')  # [Errno 98] Address already in use\nValueError: x\n"}}}`)}}, class.UserError, "", "", "ValueError: x", ""},
 		{"a logged one, and a status alone", with(text(raised(`log = "sh: x: command not found`, "Aborted")), func(e *Evidence) { e.Code = 127 }), class.Exit, "", "", "", ""},
 		{"where the error is quoted and then raised, the error is shown", text(raised(`raise RuntimeError("CUDA error: out of memory, says my own loader")`, "RuntimeError: CUDA error: out of memory")), class.OOMUnknown, "", "", "", `says "RuntimeError: CUDA error: out of memory"`},
 		{"steps that are quoted are no progress", text("step 1\nOOM: " + tooBig + "\n" + raised(`go_on()  # step 2`, "Aborted")), class.OOMCapacity, Certain, "", "", ""},

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/observe"
 )
 
 // addTorch gives a verdict about GPU memory the numbers that torch itself has told, where
@@ -23,7 +24,7 @@ func (e Evidence) addTorch(v *Verdict) {
 		}
 	}
 	if _, told := v.Numbers[NumAllocated]; !told {
-		v.evidence(fmt.Sprintf("torch itself told, %.1f s before the end, of %s in tensors and %s held on its cuda:%d", t.Ago, size(float64(t.Allocated)), size(float64(t.Reserved)), t.Device))
+		v.evidence(fmt.Sprintf("torch itself told, %.1f s before the end, of %s in tensors and %s held on its cuda:%d", max(0, e.Age-t.At), size(float64(t.Allocated)), size(float64(t.Reserved)), t.Device))
 		add(NumAllocated, t.Allocated)
 		add(NumReserved, t.Reserved)
 		add(NumUnallocated, t.Reserved-min(t.Allocated, t.Reserved))
@@ -31,7 +32,7 @@ func (e Evidence) addTorch(v *Verdict) {
 	if t.LargestFree != nil {
 		add(NumLargestFree, *t.LargestFree)
 	}
-	if f := t.Failed; f != nil {
+	if f := t.OOM; f != nil {
 		add(NumRequested, f.Requested)
 		add(NumTotal, f.Total)
 		add(NumFree, f.Free)
@@ -40,19 +41,23 @@ func (e Evidence) addTorch(v *Verdict) {
 
 // torchOf is what torch told of the device that a verdict is about: of the process that
 // held most of it. nil where that is not known.
-func (e Evidence) torchOf(v Verdict) *TorchUse {
+func (e Evidence) torchOf(v Verdict) *observe.TorchDevice {
 	device, named := -1, false
 	if n, ok := v.Numbers[NumGPU]; ok {
 		device, named = int(n), true
 	} else if g := e.failing(v); g != nil && g.Seen >= 0 {
 		device, named = g.Seen, true
 	}
-	var most *TorchUse
-	for i := range e.Torch {
-		t := &e.Torch[i]
+	var most *observe.TorchDevice
+	if e.Observed == nil || e.Observed.Torch == nil {
+		return nil
+	}
+	devices := e.Observed.Torch.Devices
+	for i := range devices {
+		t := &devices[i]
 		switch {
 		case named && t.Device != device:
-		case !named && t.Device != e.Torch[0].Device:
+		case !named && t.Device != devices[0].Device:
 			return nil // several devices, and nothing says which
 		case most == nil || t.Reserved > most.Reserved:
 			most = t

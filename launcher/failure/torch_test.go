@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
 )
 
@@ -20,7 +21,7 @@ func TestRealPyTorchFailuresHaveTheirRightClasses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v := Classify(Evidence{Code: 1, Stderr: words}); v.Class != want.class || v.Where != want.where {
+		if v := Classify(Evidence{Code: 1, Worker: evidence.Worker{Stderr: words}}); v.Class != want.class || v.Where != want.where {
 			t.Errorf("%s: %s at %q, want %s at %q", name, v.Class, v.Where, want.class, want.where)
 		}
 	}

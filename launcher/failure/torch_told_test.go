@@ -4,24 +4,32 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/observe"
 )
 
 const noNumbers = "RuntimeError: CUDA error: out of memory"
 
 // torchSaw is what torch told before an out of memory.
-func torchSaw() []TorchUse {
+func torchSaw() []observe.TorchDevice {
 	largest := uint64(512 << 20)
-	return []TorchUse{
-		{Device: 0, Ago: 0.4, Allocated: 60 << 30, Reserved: 70 << 30, LargestFree: &largest, Failed: &TorchFailed{Requested: 2 << 30, Total: card, Free: 1 << 30}},
-		{Device: 0, Ago: 9, Allocated: 1 << 30, Reserved: 2 << 30}, // a child's
-		{Device: 1, Ago: 0.4, Allocated: 3 << 30, Reserved: 4 << 30},
+	return []observe.TorchDevice{
+		{Device: 0, At: 99.6, Allocated: 60 << 30, Reserved: 70 << 30, LargestFree: &largest, OOM: &observe.TorchOOM{Requested: 2 << 30, Total: card, Free: 1 << 30}},
+		{Device: 0, At: 91, Allocated: 1 << 30, Reserved: 2 << 30}, // a child's
+		{Device: 1, At: 99.6, Allocated: 3 << 30, Reserved: 4 << 30},
 	}
+}
+
+// reported gives evidence what torch reported.
+func reported(e Evidence, devices []observe.TorchDevice) Evidence {
+	e.Age, e.Observed = 100, &observe.Latest{Torch: &observe.Torch{Devices: devices}}
+	return e
 }
 
 func TestTorchsOwnNumbersAreThereWhereTheErrorHasNone(t *testing.T) {
 	e := onGPU(noNumbers, func(g []GPU) { g[0].Before = &Use{Total: card, Used: 79 << 30} })
-	e.Torch = torchSaw()
+	e = reported(e, torchSaw())
 	v := Classify(e)
 	for name, want := range map[string]float64{
 		NumAllocated: 60 << 30, NumReserved: 70 << 30, NumUnallocated: 10 << 30, NumLargestFree: 512 << 20,
@@ -38,7 +46,7 @@ func TestTorchsOwnNumbersAreThereWhereTheErrorHasNone(t *testing.T) {
 
 func TestTheErrorsOwnNumbersStandBeforeTorchs(t *testing.T) {
 	e := onGPU(full80("0"), func([]GPU) {})
-	e.Torch = torchSaw()
+	e = reported(e, torchSaw())
 	v := Classify(e)
 	if v.Numbers[NumAllocated] != 70<<30 || v.Numbers[NumRequested] != 2<<30 || strings.Contains(strings.Join(v.Evidence, "\n"), "torch itself") {
 		t.Errorf("%+v", v)
@@ -47,17 +55,17 @@ func TestTheErrorsOwnNumbersStandBeforeTorchs(t *testing.T) {
 
 func TestNumbersOfADeviceThatIsNotTheFailedOneAreNotTaken(t *testing.T) {
 	several := text(noNumbers) // no plan says which device is the rank's
-	several.Torch = torchSaw()
+	several = reported(several, torchSaw())
 	other := onGPU(noNumbers, func([]GPU) {})
-	other.Torch = torchSaw()[2:]
-	host := Evidence{Signal: "SIGKILL", Torch: torchSaw()[:1], Memory: &Memory{CgroupBefore: count(0), CgroupAfter: count(1)}}
+	other = reported(other, torchSaw()[2:])
+	host := reported(Evidence{Signal: "SIGKILL", Worker: evidence.Worker{Memory: evidence.Memory{CgroupBefore: count(0), CgroupAfter: count(1)}}}, torchSaw()[:1])
 	for name, e := range map[string]Evidence{"several": several, "another": other, "the host's memory": host} {
 		if v := Classify(e); v.Numbers[NumAllocated] != 0 {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}
 	alone := text(noNumbers)
-	alone.Torch = torchSaw()[:2]
+	alone = reported(alone, torchSaw()[:2])
 	if v := Classify(alone); v.Numbers[NumAllocated] != 60<<30 {
 		t.Errorf("one device only: %+v", v)
 	}
@@ -65,12 +73,12 @@ func TestNumbersOfADeviceThatIsNotTheFailedOneAreNotTaken(t *testing.T) {
 
 func TestWhereAWorkerWasIsSaid(t *testing.T) {
 	e := text("Segmentation fault")
-	e.Phase, e.Snapshots = "eval", []string{"/state/rank-0.pid-1.oom-1.pickle"}
+	e.Observed = &observe.Latest{Phase: "eval", Torch: &observe.Torch{Snapshots: []string{"/state/rank-0.pid-1.oom-1.pickle"}}}
 	notes := strings.Join(Classify(e).Notes, "\n")
 	if !strings.Contains(notes, "it had come to phase eval") || !strings.Contains(notes, "snapshot of its memory is in /state/rank-0.pid-1.oom-1.pickle") {
 		t.Error(notes)
 	}
-	if v := Classify(Evidence{Phase: "eval"}); v.Class != class.None {
+	if v := Classify(Evidence{Worker: evidence.Worker{Observed: &observe.Latest{Phase: "eval"}}}); v.Class != class.None {
 		t.Errorf("%+v", v)
 	}
 }

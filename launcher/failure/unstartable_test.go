@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
 )
 
@@ -28,7 +29,7 @@ func TestAProgramThatIsThereIsNotCalledMissing(t *testing.T) {
 		{127, "sh: 1: trian: not found", missing, "last lines"},
 		{127, "env: 'trian': No such file or directory", missing, "last lines"},
 	} {
-		v := Classify(Evidence{Code: c.code, Stderr: []byte(c.says + "\n")})
+		v := Classify(Evidence{Code: c.code, Worker: evidence.Worker{Stderr: []byte(c.says + "\n")}})
 		if v.Class != class.UserError || !strings.Contains(v.Message, c.what) || !strings.Contains(v.Message, c.says) || !strings.Contains(advised(v), c.advice) {
 			t.Errorf("%s: %s, %q, %q", c.says, v.Class, v.Message, advised(v))
 		}

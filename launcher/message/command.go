@@ -130,7 +130,7 @@ type Follow struct {
 	Ranks        map[int]int64 `json:"ranks"` // from which byte of its file on, or FromTail
 }
 
-// Look has the host tell once who holds its devices. Answered by a Sight with the same
+// Look has the host tell once who holds its devices. Answered by a DeviceUsage with the same
 // number.
 type Look struct {
 	Number int `json:"number"` // from 1

@@ -1,10 +1,12 @@
 package message
 
 import (
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/hang"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/samples"
+	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
 
@@ -20,7 +22,7 @@ type Update struct {
 	Started  *Started        `json:"started,omitempty"`
 	Ended    *Ended          `json:"ended,omitempty"`
 	Warning  *Warning        `json:"warning,omitempty"`
-	Sight    *Sight          `json:"sight,omitempty"`
+	Usage    *DeviceUsage    `json:"usage,omitempty"`
 	Samples  *samples.Digest `json:"samples,omitempty"`
 	Observed *Observed       `json:"observed,omitempty"`
 	Opened   *Opened         `json:"opened,omitempty"`
@@ -163,7 +165,7 @@ type Ended struct {
 	// Peaks is the most memory that it has used in the attempt, by phase.
 	Peaks []samples.Peak `json:"peaks,omitempty"`
 	// Evidence is what else is known of its end; nil of one that could not be started.
-	Evidence *Evidence `json:"evidence,omitempty"`
+	Evidence *evidence.Worker `json:"evidence,omitempty"`
 	// Cut is set when output was still open 2 s after the last known process was gone.
 	Cut bool `json:"cut,omitempty"`
 }
@@ -179,30 +181,12 @@ type Finished struct {
 	Left []string `json:"left,omitempty"`
 }
 
-// Sight is what a host sees of its devices while workers run.
-type Sight struct {
+// DeviceUsage is a snapshot of who uses the host's devices while workers run.
+type DeviceUsage struct {
 	Attempt int `json:"attempt"`
-	// Asked is the number of the Look that this answers; 0: it was told unasked.
-	Asked int    `json:"asked,omitempty"`
-	Held  []Held `json:"held,omitempty"`
-	// Used is the memory in use on each device, in bytes, by UUID.
-	Used map[string]uint64 `json:"used,omitempty"`
-	// Blind says why processes cannot be told from each other here; "" where they can.
-	Blind string `json:"blind,omitempty"`
-	// Error says why nothing was seen.
-	Error string `json:"error,omitempty"`
-	// MPS is what the daemons of MPS that serve the run tell, one for each device.
-	MPS []MPSSight `json:"mps,omitempty"`
-}
-
-// MPSSight is what a daemon of MPS tells.
-type MPSSight struct {
-	Device string `json:"device"` // UUID
-	// Clients are its clients, by pid, with their ranks: Nobodys for others.
-	Clients map[int]int `json:"clients,omitempty"`
-	Servers []int       `json:"servers,omitempty"`
-	// Error says why it tells nothing.
-	Error string `json:"error,omitempty"`
+	// Asked is the number of the Look that this answers; 0: nobody asked.
+	Asked int `json:"asked,omitempty"`
+	gpu.Usage
 }
 
 // DeviceEvent is what the driver has reported of a device of the host while an attempt ran.
@@ -214,33 +198,4 @@ type DeviceEvent struct {
 	PCI     string `json:"pci,omitempty"`
 	Xid     int    `json:"xid,omitempty"`
 	Text    string `json:"text,omitempty"` // what the driver says beside it
-}
-
-// Nobodys is the rank of a process that is of no rank of the run.
-const Nobodys = -1
-
-// Held is a device that a process holds memory of.
-type Held struct {
-	UUID    string  `json:"uuid"` // of the MIG instance, where it is one
-	PID     int     `json:"pid"`
-	Rank    int     `json:"rank"`            // Nobodys: somebody else's
-	Child   bool    `json:"child,omitempty"` // of the rank, but not its leader
-	Kind    string  `json:"kind"`            // as plugins.Process has it
-	Bytes   *uint64 `json:"bytes,omitempty"`
-	User    string  `json:"user,omitempty"`
-	Command string  `json:"command,omitempty"`
-	// Serves is set for the server of a daemon of MPS that is the run's own.
-	Serves bool `json:"serves,omitempty"`
-}
-
-// Steady is the sight without what changes all the time: amounts of memory.
-func (s Sight) Steady() Sight {
-	s.Used = nil
-	held := make([]Held, len(s.Held))
-	for i, h := range s.Held {
-		h.Bytes = nil
-		held[i] = h
-	}
-	s.Held = held
-	return s
 }

@@ -148,14 +148,7 @@ type Before struct {
 	Used   uint64       // the same
 	PIDs   map[int]bool // of processes that held memory of it
 	// Holders are these processes, as far as anything is known of them.
-	Holders []Holder
-}
-
-// Holder is a process that holds memory of a device.
-type Holder struct {
-	PID        int
-	Bytes      uint64 // 0 where it is not told
-	User, Name string
+	Holders []gpu.Holder
 }
 
 // Before tells of the devices of a host's ranks, each once.
@@ -170,7 +163,9 @@ func (p *Plan) Before(host int) []Before {
 		b := Before{Device: d, Total: gpu.OrZero(total), Used: gpu.OrZero(used), PIDs: map[int]bool{}}
 		for _, process := range onDevice(g, d) {
 			b.PIDs[process.PID] = true
-			b.Holders = append(b.Holders, Holder{process.PID, gpu.OrZero(process.Memory), p.facts[host].Devices.Owners[process.PID], process.Name})
+			b.Holders = append(b.Holders, gpu.Holder{
+				UUID: d.UUID, PID: process.PID, Rank: gpu.Nobody, Kind: process.Kind, Bytes: process.Memory, User: p.facts[host].Devices.Owners[process.PID], Command: process.Name,
+			})
 		}
 		all = append(all, b)
 	}

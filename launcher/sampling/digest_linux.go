@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
@@ -94,7 +93,7 @@ func (s *Sampler) others(k Kept) []samples.Holder {
 			if users == nil {
 				users = facts.Owners("", k.GPUs.Probed().GPUs)
 			}
-			found = append(found, samples.Holder{Device: uuid, Rank: message.Nobodys, PID: p.PID, User: users[p.PID], Name: p.Name, Bytes: p.Memory})
+			found = append(found, samples.Holder{Device: uuid, Rank: gpu.Nobody, PID: p.PID, User: users[p.PID], Name: p.Name, Bytes: p.Memory})
 		}
 	}
 	return found

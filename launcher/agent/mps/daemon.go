@@ -21,6 +21,7 @@ import (
 	"github.com/muster-dev/muster/launcher/mps"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/rundir"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // How long a daemon may take: to listen once it was started, and for one answer. An answer takes milliseconds; a first
@@ -330,10 +331,10 @@ func (d *daemon) lastLines() []string {
 }
 
 // clients asks for the pids of its clients.
-func (d *daemon) clients(ctx context.Context) message.MPSSight {
+func (d *daemon) clients(ctx context.Context) gpu.MPSClients {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
-	seen := message.MPSSight{Device: d.Device, Clients: map[int]int{}}
+	seen := gpu.MPSClients{Device: d.Device, Clients: map[int]int{}}
 	servers, err := d.control.Servers(ctx)
 	if err == nil {
 		d.remember(servers)
@@ -343,7 +344,7 @@ func (d *daemon) clients(ctx context.Context) message.MPSSight {
 		clients, asked := d.control.Clients(ctx, server)
 		err = errors.Join(err, asked)
 		for _, pid := range clients {
-			seen.Clients[pid] = message.Nobodys
+			seen.Clients[pid] = gpu.Nobody
 		}
 	}
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/rundir"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // How often daemons and servers are checked: their processes and logs often, which costs next to nothing, and by
@@ -232,9 +233,9 @@ func (ds *Daemons) lose(d *daemon, f *failure) {
 }
 
 // Clients asks all daemons for their clients.
-func (ds *Daemons) Clients(ctx context.Context) []message.MPSSight {
+func (ds *Daemons) Clients(ctx context.Context) []gpu.MPSClients {
 	daemons := ds.daemons()
-	all := make([]message.MPSSight, len(daemons))
+	all := make([]gpu.MPSClients, len(daemons))
 	var asked sync.WaitGroup
 	for i, d := range daemons {
 		asked.Go(func() { all[i] = d.clients(ctx) })
