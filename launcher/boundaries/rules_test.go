@@ -42,13 +42,13 @@ var rules = []rule{
 		why:  "rendezvous is members, leases and transport; what they meet for is not its business",
 	},
 	{
-		from:   []string{"launcher/plan"},
+		from:   []string{"launcher/plan/..."},
 		not:    []string{"os", "os/exec", "os/user", "os/signal", "io/fs", "path/filepath", "net", "net/http", "time", "math/rand", "math/rand/v2", "crypto/rand", "syscall", "golang.org/x/sys/unix"},
 		direct: true,
 		why:    "a plan is pure: the same job and facts give the same bytes on the launcher and on the coordinator",
 	},
 	{
-		from: []string{"launcher/plan"},
+		from: []string{"launcher/plan/..."},
 		not:  []string{"launcher/remote/...", "launcher/agent/...", "launcher/coordinator/...", "launcher/view", "launcher", "rendezvous/...", ssh, nvml, grpc},
 		why:  "a plan is made from facts, whoever got them, and does not know who carries it out",
 	},

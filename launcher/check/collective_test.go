@@ -9,6 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/collective"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plan/place"
 )
 
 // measuring is what healthy hosts of two ranks each say.
@@ -16,7 +17,7 @@ func measuring(hosts int) *Measured {
 	m := &Measured{Plan: &plan.Plan{}}
 	var ranks []int
 	for h := range hosts {
-		m.Plan.Hosts = append(m.Plan.Hosts, plan.Host{Name: fmt.Sprintf("gpu%02d", h+1), Ranks: 2, FirstRank: 2 * h})
+		m.Plan.Hosts = append(m.Plan.Hosts, plan.Host{Name: fmt.Sprintf("gpu%02d", h+1), FirstRank: 2 * h, Share: place.Share{Ranks: 2}})
 		for r := range 2 {
 			m.Plan.Ranks = append(m.Plan.Ranks, plan.Rank{Rank: 2*h + r, Host: h, Local: r, Device: &plan.Device{Index: r}})
 		}

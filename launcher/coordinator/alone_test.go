@@ -303,7 +303,7 @@ func TestNewsOfTasksOnAHostThatWasGivenUpComesTooLate(t *testing.T) {
 func TestAFindingOfAPlaceThatNoTaskTakesIsOfNoTask(t *testing.T) {
 	d := newGPUDrill(t, "mode = \"independent\"\n tasks = [\"a\"]")
 	recovery := "reset"
-	d.b.plan.Facts(1).Devices.Inventory.GPUs[1].Recovery = &recovery
+	d.b.plan.Facts[1].Devices.Inventory.GPUs[1].Recovery = &recovery
 	for host := range 2 {
 		d.join(host)
 		d.ready(host)

@@ -49,7 +49,7 @@ func (b *brain) judge() []report.Finding {
 func (b *brain) checkInput() check.Input {
 	in := check.Input{Job: b.job, Plan: b.plan, MasterAddr: b.meeting().MasterAddr, LimitsRaised: true}
 	for i, h := range b.hosts {
-		one := check.Host{Name: h.name, Facts: b.plan.Facts(i), Software: h.software}
+		one := check.Host{Name: h.name, Facts: b.plan.Facts[i], Software: h.software}
 		if i < len(b.clocks) {
 			one.ClockOffset, one.ClockError = &b.clocks[i].offset, b.clocks[i].wrong
 		}

@@ -286,7 +286,7 @@ func TestBoardsThatPCIeJoinsAreSaidOfAHangOfAnyJobThatNCCLJoins(t *testing.T) {
 	} {
 		d := newGPUDrill(t, c.more)
 		for host := range 2 {
-			d.b.plan.Facts(host).Devices.Links = [][]gpu.Link{{"X", c.link}, {c.link, "X"}}
+			d.b.plan.Facts[host].Devices.Links = [][]gpu.Link{{"X", c.link}, {c.link, "X"}}
 		}
 		all := strings.Join(d.b.hangFacts(nil), "\n")
 		if said := strings.Contains(all, "PCIe"); said != (c.want != "") || !strings.Contains(all, c.want) {

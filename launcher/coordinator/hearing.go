@@ -28,10 +28,10 @@ func (b *brain) joined(host int) {
 }
 
 func (b *brain) prepareFor(host int) *message.Prepare {
-	workdir, setup := b.plan.HostScript(host)
-	p := &message.Prepare{Workdir: workdir, Setup: setup, Program: b.plan.Command[0], Python: b.plan.Python()}
+	h := b.job.Hosts[host]
+	p := &message.Prepare{Workdir: h.Workdir, Setup: h.Setup, Program: b.plan.Command[0], Python: b.job.Python}
 	p.Devices, p.Claim = b.plan.Claims(host)
-	p.Names = b.plan.HostVariables()
+	p.Names = b.job.HostEnvNames()
 	return p
 }
 

@@ -70,7 +70,7 @@ func (b *brain) serve(host int) {
 	b.sharing.number++
 	b.sharing.awaited[host] = b.sharing.number
 	order := &message.Serve{Number: b.sharing.number}
-	if f := b.plan.Facts(host).MPS; f != nil {
+	if f := b.plan.Facts[host].MPS; f != nil {
 		order.Program = f.Program
 	}
 	for _, g := range gpus {

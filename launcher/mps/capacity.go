@@ -15,9 +15,9 @@ const (
 	clientsOfCUDA131   = 60 // since CUDA 13.1
 )
 
-// MostClients is how many contexts the server of one GPU serves, by the GPU's name and the
+// MaxClients is how many contexts the server of one GPU serves, by the GPU's name and the
 // highest CUDA version that its driver has, such as "12.4"; "" where that is not known.
-func MostClients(gpu, cuda string) int {
+func MaxClients(gpu, cuda string) int {
 	switch {
 	case IsOld(gpu):
 		return clientsBeforeVolta
@@ -35,10 +35,10 @@ var (
 	fourSlices = regexp.MustCompile(`(?i)\bA30\b|RTX PRO 6000`)
 )
 
-// MostClientsOfPart is how many of the clients that a GPU takes a MIG device of it takes: in
+// MaxClientsOfPart is how many of the clients that a GPU takes a MIG device of it takes: in
 // proportion to its compute slices (MIG user guide, on MPS), rounded up, as that does not say
 // how. A profile that is not known takes all.
-func MostClientsOfPart(most int, gpu, name string) int {
+func MaxClientsOfPart(most int, gpu, name string) int {
 	found := profile.FindStringSubmatch(strings.ToLower(name))
 	if found == nil {
 		return most

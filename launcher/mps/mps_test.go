@@ -16,16 +16,16 @@ func TestHowManyClientsAGPUTakesIsKnownByItsArchitectureAndDriver(t *testing.T) 
 		"NVIDIA A100-SXM4-80GB": 48, "NVIDIA H100 PCIe": 48, "NVIDIA L40S": 48, "NVIDIA GeForce GTX 1660": 48, "Quadro RTX 8000": 48,
 		"NVIDIA GeForce RTX 4090": 48, "NVIDIA RTX A6000": 48, "NVIDIA A10G": 48, "NVIDIA B200": 48, "": 48,
 	} {
-		if got := MostClients(name, "12.4"); got != want {
+		if got := MaxClients(name, "12.4"); got != want {
 			t.Errorf("%s: %d", name, got)
 		}
 	}
 	for cuda, want := range map[string]int{"13.0": 48, "13.1": 60, "14.0": 60, "": 48, "12.9": 48} {
-		if got := MostClients("NVIDIA H100 PCIe", cuda); got != want {
+		if got := MaxClients("NVIDIA H100 PCIe", cuda); got != want {
 			t.Errorf("CUDA %s: %d", cuda, got)
 		}
 	}
-	if MostClients("Tesla P100-PCIE-16GB", "13.2") != 16 {
+	if MaxClients("Tesla P100-PCIE-16GB", "13.2") != 16 {
 		t.Error("a new driver makes no old GPU new")
 	}
 }
@@ -154,7 +154,7 @@ func TestAMIGDeviceTakesItsShareOfClients(t *testing.T) {
 		{"NVIDIA A100-SXM4-80GB", "1g.10gb", 7}, {"NVIDIA A100-SXM4-80GB", "3g.40gb", 21}, {"NVIDIA A100-SXM4-80GB", "7g.80gb", 48},
 		{"NVIDIA H100 80GB HBM3", "1c.3g.40gb", 7}, {"NVIDIA A30", "1g.6gb", 12}, {"NVIDIA A30", "4g.24gb", 48}, {"NVIDIA A100", "", 48},
 	} {
-		if got := MostClientsOfPart(48, test.gpu, test.profile); got != test.want {
+		if got := MaxClientsOfPart(48, test.gpu, test.profile); got != test.want {
 			t.Errorf("%s %s: %d clients, want %d", test.gpu, test.profile, got, test.want)
 		}
 	}

@@ -2,63 +2,59 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/plan/device"
 )
 
-// bind gives each rank of a host physical cores of its device's NUMA node, as far as
-// processes may run there. Ranks of one node share its cores out; where there are fewer
-// cores than ranks, each may use all of them. A rank is never bound to nothing.
-func (p *Plan) bind(host int) {
-	if p.job.Placement.Bind == "none" {
+// near is what is close to a rank's device; nil where it has none or that is not known.
+func near(p *Plan, r Rank) *facts.Near {
+	if r.Device == nil || r.Device.Card >= len(p.Facts[r.Host].Devices.Near) {
+		return nil
+	}
+	return &p.Facts[r.Host].Devices.Near[r.Device.Card]
+}
+
+// bind gives each rank of a host physical cores of its device's NUMA node, as far as processes may run there. Ranks of
+// one node share its cores out; where there are fewer cores than ranks, each may use all of them. A rank is never bound
+// to nothing.
+func bind(p *Plan, host int) {
+	if p.Config.Placement.Bind == "none" {
 		return
 	}
-	h, f := p.Hosts[host], p.facts[host]
 	byNode := map[int][]int{}
-	for rank := h.FirstRank; rank < h.FirstRank+h.Ranks; rank++ {
-		d := p.Ranks[rank].Device
-		if d == nil || d.card >= len(f.Devices.Near) || f.Devices.Near[d.card].NUMA == nil {
-			continue // nobody tells where it sits
+	for _, r := range p.RanksOf(host) {
+		if n := near(p, r); n != nil && n.NUMA != nil {
+			byNode[*n.NUMA] = append(byNode[*n.NUMA], r.Rank)
 		}
-		node := *f.Devices.Near[d.card].NUMA
-		byNode[node] = append(byNode[node], rank)
 	}
-	for _, node := range sortedKeys(byNode) {
-		ranks := byNode[node]
-		cores := coresOf(f, p.cpusOf(f, node, ranks))
+	for _, node := range slices.Sorted(maps.Keys(byNode)) {
+		ranks, f := byNode[node], p.Facts[host]
+		cores := coresOf(f, cpusOf(p, host, node, ranks))
 		if len(cores) == 0 {
-			p.warnUnbound(h.Name, node, ranks, f)
+			p.Warnings = append(p.Warnings, unbound(p.Hosts[host].Name, node, ranks, f))
 			continue
 		}
-		p.shareOut(ranks, cores, node)
+		shareOut(p, ranks, cores, node)
 	}
 }
 
-// cpusOf are the allowed CPUs of a NUMA node: as the slot of a rank's device tells them, else
-// as the kernel's table of nodes does.
-func (p *Plan) cpusOf(f facts.Host, node int, ranks []int) []int {
+// cpusOf are the allowed CPUs of a NUMA node: as the slot of a rank's device has them, else as the kernel's table of
+// nodes does.
+func cpusOf(p *Plan, host, node int, ranks []int) []int {
 	for _, rank := range ranks {
-		if cpus := f.Devices.Near[p.Ranks[rank].Device.card].CPUs; len(cpus) > 0 {
+		if cpus := near(p, p.Ranks[rank]).CPUs; len(cpus) > 0 {
 			return cpus
 		}
 	}
-	for _, n := range f.Nodes {
+	for _, n := range p.Facts[host].Nodes {
 		if n.ID == node {
 			return n.CPUs
 		}
 	}
 	return nil
-}
-
-func sortedKeys(m map[int][]int) []int {
-	keys := make([]int, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // coresOf are the cores that allowed CPUs of a node make up.
@@ -78,7 +74,7 @@ func coresOf(f facts.Host, near []int) [][]int {
 	return cores
 }
 
-func (p *Plan) shareOut(ranks []int, cores [][]int, node int) {
+func shareOut(p *Plan, ranks []int, cores [][]int, node int) {
 	for i, rank := range ranks {
 		mine := cores
 		if len(cores) >= len(ranks) {
@@ -91,35 +87,39 @@ func (p *Plan) shareOut(ranks []int, cores [][]int, node int) {
 	}
 }
 
-func (p *Plan) warnUnbound(host string, node int, ranks []int, f facts.Host) {
-	who := "rank " + Spans(ranks)
-	if len(ranks) > 1 {
-		who = "ranks " + Spans(ranks)
-	}
-	why := fmt.Sprintf("of which no CPU is allowed there (CPUs %s are): they run on any of these, far from their GPUs", Spans(f.CPUs.Allowed))
+func unbound(host string, node int, ranks []int, f facts.Host) Problem {
+	why := fmt.Sprintf("of which no CPU is allowed there (CPUs %s are): they run on any of these, far from their GPUs",
+		Spans(f.CPUs.Allowed))
 	if len(f.CPUs.Allowed) == 0 {
 		why = "and which CPUs are allowed there is not known: they are not bound"
 	}
-	p.Warnings = append(p.Warnings, Problem{Code: "not_bound", Host: host, Message: fmt.Sprintf(
-		"%s: the GPUs of %s sit on NUMA node %d, %s", host, who, node, why)})
+	return Problem{Code: "not_bound", Host: host, Message: fmt.Sprintf(
+		"%s: the GPUs of %s sit on NUMA node %d, %s", host, ranksText(ranks), node, why)}
+}
+
+// ranksText is "rank 3" or "ranks 0-3,8".
+func ranksText(ranks []int) string {
+	if len(ranks) > 1 {
+		return "ranks " + Spans(ranks)
+	}
+	return "rank " + Spans(ranks)
 }
 
 // Spans writes numbers in ascending order as the kernel writes lists of CPUs: 0-3,8.
-func Spans(numbers []int) string {
-	var b strings.Builder
-	for i := 0; i < len(numbers); {
-		j := i
-		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
-			j++
-		}
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprint(&b, numbers[i])
-		if j > i {
-			fmt.Fprintf(&b, "-%d", numbers[j])
-		}
-		i = j + 1
+func Spans(numbers []int) string { return device.Spans(numbers) }
+
+// nameNICs says through which device each rank's data leaves the host: NCCL chooses by itself, by the same nearness.
+func nameNICs(p *Plan, host int) {
+	if len(p.Hosts) == 1 {
+		return
 	}
-	return b.String()
+	used := map[string]int{}
+	for i, r := range p.RanksOf(host) {
+		nic := mainInterface(p.Facts[host])
+		if n := near(p, r); n != nil && len(n.HCAs) > 0 {
+			nic = slices.MinFunc(n.HCAs, func(a, b string) int { return used[a] - used[b] })
+			used[nic]++
+		}
+		p.Ranks[p.Hosts[host].FirstRank+i].NIC = nic
+	}
 }

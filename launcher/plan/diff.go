@@ -130,7 +130,7 @@ func (p *Plan) hostDiff() []Difference {
 	var found []Difference
 	for _, thing := range hostThings {
 		by := map[string][]string{}
-		for i, f := range p.facts {
+		for i, f := range p.Facts {
 			value := orNone(thing.of(f))
 			by[value] = append(by[value], p.Hosts[i].Name)
 		}

@@ -1,6 +1,9 @@
 package plan
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,7 +12,6 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/failure/restart"
-	"github.com/muster-dev/muster/launcher/plural"
 )
 
 // Meeting is what is only known when an attempt starts: how the ranks find each other.
@@ -123,7 +125,7 @@ func (p *Plan) given(r Rank, m Meeting) ([]Var, error) {
 	if d := r.Device; d != nil {
 		scope.GPU = &config.RankGPU{UUID: d.UUID, PCI: d.PCI, Index: d.Index}
 	}
-	vars, diags := p.job.EnvUnder(m.InForce.Rules, r.Host, scope)
+	vars, diags := p.Config.EnvUnder(m.InForce.Rules, r.Host, scope)
 	if diags.HasErrors() {
 		return nil, fmt.Errorf("env of rank %d: %w", r.Rank, diags)
 	}
@@ -186,7 +188,7 @@ func (p *Plan) torchrun(r Rank, m Meeting) []Var {
 
 // defaults hold where nobody else has set the name.
 func (p *Plan) defaults(r Rank, m Meeting) []Var {
-	threads, why := p.threads(r)
+	threads, why := p.ThreadShare(r.Rank)
 	vars := []Var{
 		{Name: "PYTHONUNBUFFERED", Value: "1", Source: "so that last words are not lost", Default: true},
 		{Name: "OMP_NUM_THREADS", Value: strconv.Itoa(threads), Source: why, Default: true},
@@ -205,23 +207,13 @@ func (p *Plan) defaults(r Rank, m Meeting) []Var {
 	return vars
 }
 
-// threads are a rank's share of the host's cores, and no more than it is bound to.
-func (p *Plan) threads(r Rank) (n int, source string) {
-	h, cores := p.Hosts[r.Host], p.facts[r.Host].CPUs.Physical
-	n = max(1, cores/h.Ranks)
-	if r.cores > 0 && r.cores < n {
-		return r.cores, "the physical cores that the rank is bound to"
-	}
-	return n, fmt.Sprintf("%s of %s / %s there", plural.Of(cores, "allowed physical core"), h.Name, plural.Of(h.Ranks, "rank"))
-}
-
 // Interface is the interface by which a host reaches the head host; "" where that is not
 // known.
 func (p *Plan) Interface(host int, m Meeting) string {
 	if host >= len(m.Locals) {
 		return ""
 	}
-	return interfaceOf(p.facts[host], m.Locals[host])
+	return interfaceOf(p.Facts[host], m.Locals[host])
 }
 
 // socketInterface names the interface that leads a host to the head host, where the
@@ -231,7 +223,7 @@ func (p *Plan) socketInterface(host int, m Meeting) (nic, why string) {
 	if len(p.Hosts) == 1 || p.Backend == "none" || host >= len(m.Locals) {
 		return "", ""
 	}
-	f, local := p.facts[host], m.Locals[host]
+	f, local := p.Facts[host], m.Locals[host]
 	nic = interfaceOf(f, local)
 	switch {
 	case nic == "":
@@ -242,4 +234,24 @@ func (p *Plan) socketInterface(host int, m Meeting) (nic, why string) {
 		return nic, fmt.Sprintf("the name %s does not resolve to %s there", f.Hostname, local)
 	}
 	return "", ""
+}
+
+// Digest names the plan: launcher and coordinator each make one from the same source and facts and must come to the
+// same.
+func (p *Plan) Digest() (string, error) {
+	sum := sha256.New()
+	out := json.NewEncoder(sum)
+	if err := out.Encode(p); err != nil {
+		return "", fmt.Errorf("digest of plan: %w", err)
+	}
+	for rank := range p.Ranks {
+		vars, err := p.Env(rank, Meeting{})
+		if err != nil {
+			return "", err
+		}
+		if err := out.Encode(vars); err != nil {
+			return "", fmt.Errorf("digest of plan: %w", err)
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }

@@ -17,7 +17,7 @@ const ompi = "jax.distributed.initialize() reads it"
 // by OMPI_MCA_orte_hnp_uri alone. That one's value, the address of mpirun, JAX does not look
 // at where the coordinator's is given.
 func (p *Plan) jax(r Rank, m Meeting) []Var {
-	if p.job.Program != config.ProgramJAX {
+	if p.Config.Program != config.ProgramJAX {
 		return nil
 	}
 	local, at := p.localRank(r), ""

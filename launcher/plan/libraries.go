@@ -10,6 +10,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/allocator"
 	"github.com/muster-dev/muster/launcher/check/nccl"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/plan/device"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
@@ -20,7 +21,7 @@ func (p *Plan) environOf(host int, m Meeting) map[string]string {
 	if host < len(m.Environ) && m.Environ[host] != nil {
 		return m.Environ[host]
 	}
-	return p.facts[host].Environ
+	return p.Facts[host].Environ
 }
 
 // softwareOf is what a host was found to run with, last.
@@ -28,18 +29,18 @@ func (p *Plan) softwareOf(host int, m Meeting) facts.Software {
 	if host < len(m.Software) && m.Software[host] != (facts.Software{}) {
 		return m.Software[host]
 	}
-	if s := p.facts[host].Software; s != nil {
+	if s := p.Facts[host].Software; s != nil {
 		return *s
 	}
 	return facts.Software{}
 }
 
 // ncclHost is a host as far as NCCL's settings concern it.
-func (p *Plan) ncclHost(host int, m Meeting) nccl.Host {
-	h, f, s := p.Hosts[host], p.facts[host], p.softwareOf(host, m)
+func (p *Plan) NCCLHost(host int, m Meeting) nccl.Host {
+	h, f, s := p.Hosts[host], p.Facts[host], p.softwareOf(host, m)
 	n := nccl.Host{
 		Name:  "the host", // so that what is the same on many hosts reads the same
-		Hosts: len(p.Hosts), GPUs: len(h.Devices), Sharing: len(h.Devices) > 0 && (h.Ranks > len(h.Devices) || sharesOne(h.Devices)),
+		Hosts: len(p.Hosts), GPUs: len(h.Devices), Sharing: len(h.Devices) > 0 && (h.Ranks > len(h.Devices) || device.Repeats(h.Devices)),
 		Version: nccl.ParseVersion(s.NCCL, s.Torch), Container: f.Container != "", Adapters: []string{},
 	}
 	for _, a := range f.HCAs {
@@ -51,7 +52,7 @@ func (p *Plan) ncclHost(host int, m Meeting) nccl.Host {
 		n.Interfaces = append(n.Interfaces, nccl.Interface{Name: nic.Name, Up: nic.Up, Loopback: nic.Loopback, Virtual: nic.Virtual})
 	}
 	n.NVLink, n.AllNV = p.nvlinks(host)
-	n.Parts, n.OneGPU = len(parts(h.Devices)), ofOneGPU(h.Devices)
+	n.Parts, n.OneGPU = len(device.Parts(h.Devices)), device.OnOneGPU(h.Devices)
 	if !p.Independent {
 		n.Ranks = p.WorldSize
 	}
@@ -71,8 +72,8 @@ func (p *Plan) nvlinks(host int) (some, all bool) {
 	for i, a := range devices {
 		for _, b := range devices[:i] {
 			var link gpu.Link
-			if d := p.facts[host].Devices; d != nil {
-				link = linkBetween(d.Links, a, b)
+			if d := p.Facts[host].Devices; d != nil {
+				link = device.LinkBetween(d.Links, a, b)
 			}
 			some, all = some || link.NVLinks() > 0, all && link.NVLinks() > 0
 		}
@@ -82,9 +83,9 @@ func (p *Plan) nvlinks(host int) (some, all bool) {
 
 // ncclSettings are the nccl block with those of the restart rules in force over it.
 func (p *Plan) ncclSettings(m Meeting) *nccl.Settings {
-	settings := p.job.NCCL
+	settings := p.Config.NCCL
 	for _, rule := range m.InForce.Rules {
-		over := p.job.Restart.On[rule].NCCL
+		over := p.Config.Restart.On[rule].NCCL
 		if over == nil {
 			continue
 		}
@@ -103,7 +104,7 @@ func (p *Plan) ncclSettings(m Meeting) *nccl.Settings {
 
 // ncclVars are what the nccl block sets for a rank, less what env sets under any name.
 func (p *Plan) ncclVars(host int, m Meeting, given []Var) ([]Var, []nccl.Finding) {
-	version, settings := p.ncclHost(host, m).Version, p.ncclSettings(m)
+	version, settings := p.NCCLHost(host, m).Version, p.ncclSettings(m)
 	set, findings := settings.Vars(version)
 	var vars []Var
 	for _, v := range set {
@@ -137,7 +138,7 @@ func (p *Plan) derived(host int, m Meeting) []Var {
 		return nil
 	}
 	var vars []Var
-	for _, v := range nccl.Derived(p.ncclHost(host, m)) {
+	for _, v := range nccl.Derived(p.NCCLHost(host, m)) {
 		vars = append(vars, Var{Name: v.Name, Value: v.Value, Source: join(v.Source, v.Note), Default: true})
 	}
 	return vars
@@ -164,8 +165,8 @@ func (p *Plan) allocatorVars(host int, m Meeting, given []Var) ([]Var, []allocat
 	torch := p.softwareOf(host, m).Torch
 	var set []allocator.Var
 	var findings []allocator.Finding
-	if p.job.Allocator != nil {
-		set, findings = p.job.Allocator.Vars(torch, below, above)
+	if p.Config.Allocator != nil {
+		set, findings = p.Config.Allocator.Vars(torch, below, above)
 	}
 	for _, over := range p.remedies(m) {
 		under := asGiven(set)
@@ -200,7 +201,7 @@ func asGiven(vars []allocator.Var) []allocator.Given {
 func (p *Plan) remedies(m Meeting) []*allocator.Settings {
 	var all []*allocator.Settings
 	for _, rule := range m.InForce.Rules {
-		if s := p.job.Restart.On[rule].Allocator; s != nil {
+		if s := p.Config.Restart.On[rule].Allocator; s != nil {
 			all = append(all, s)
 		}
 	}
@@ -218,17 +219,17 @@ func (p *Plan) CommandFor(m Meeting) []string {
 		command = slices.Concat(command, p.Tasks[m.Task].Words)
 	}
 	for _, rule := range m.InForce.Rules {
-		command = slices.Concat(command, p.job.Restart.On[rule].Args)
+		command = slices.Concat(command, p.Config.Restart.On[rule].Args)
 	}
 	return command
 }
 
 // maxRestarts is how often a failed attempt may be followed by another.
 func (p *Plan) maxRestarts() int {
-	if p.job.Restart == nil {
+	if p.Config.Restart == nil {
 		return 0
 	}
-	return p.job.Restart.Attempts
+	return p.Config.Restart.Attempts
 }
 
 // LibraryProblems says what NCCL and torch on the hosts make of their settings: of the
@@ -283,7 +284,7 @@ func (p *Plan) libraryProblemsOf(host int, m Meeting) []Problem {
 	}
 	_, allocatorFindings := p.allocatorVars(host, m, given)
 	var problems []Problem
-	looked := p.facts[host].Software != nil || host < len(m.Software)
+	looked := p.Facts[host].Software != nil || host < len(m.Software)
 	for _, f := range allocatorFindings {
 		if !looked && slices.Contains(ofVersion, f.Code) {
 			continue // which torch there is turns out once setup has run
@@ -297,7 +298,7 @@ func (p *Plan) libraryProblemsOf(host int, m Meeting) []Problem {
 }
 
 func (p *Plan) ncclProblems(host int, m Meeting, given []Var) []Problem {
-	n := p.ncclHost(host, m)
+	n := p.NCCLHost(host, m)
 	block, findings := p.ncclVars(host, m, given)
 	var effective []nccl.Var
 	var secret []nccl.Var // whose values no words may quote
@@ -317,7 +318,7 @@ func (p *Plan) ncclProblems(host int, m Meeting, given []Var) []Problem {
 
 // foundOnHost are NCCL's variables that the host itself sets and nobody has asked for.
 func (p *Plan) foundOnHost(host int, m Meeting, asked []nccl.Var) (found []nccl.Var, problems []Problem) {
-	version := p.ncclHost(host, m).Version
+	version := p.NCCLHost(host, m).Version
 	take := func(where string, values map[string]string) {
 		for _, name := range sortedNames(values) {
 			if !nccl.Concerns(name) || slices.ContainsFunc(asked, func(v nccl.Var) bool { return v.Name == name }) {
@@ -332,7 +333,7 @@ func (p *Plan) foundOnHost(host int, m Meeting, asked []nccl.Var) (found []nccl.
 		}
 	}
 	take("the host's environment", p.environOf(host, m))
-	for _, file := range p.facts[host].NCCLFiles {
+	for _, file := range p.Facts[host].NCCLFiles {
 		take(file.Path, file.Values)
 	}
 	return found, problems
@@ -373,7 +374,7 @@ func problemsOf(findings []nccl.Finding) []Problem {
 
 // bufferNote says what a chosen size of NCCL's buffers costs.
 func (p *Plan) bufferNote() []Problem {
-	if _, is := p.job.NCCL.Get("buffer_size"); !is || p.Backend != "nccl" || p.WorldSize < 2 {
+	if _, is := p.Config.NCCL.Get("buffer_size"); !is || p.Backend != "nccl" || p.WorldSize < 2 {
 		return nil
 	}
 	size, channels := p.BufferSettings()
@@ -395,7 +396,7 @@ func (p *Plan) BufferSettings() (size uint64, channels int) {
 }
 
 func (p *Plan) ncclNumber(attr string) int64 {
-	setting, _ := p.job.NCCL.Get(attr)
+	setting, _ := p.Config.NCCL.Get(attr)
 	n, err := strconv.ParseInt(setting.Value, 10, 64)
 	if err != nil {
 		return 0 // nothing is set

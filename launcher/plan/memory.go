@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/memory"
+	"github.com/muster-dev/muster/launcher/plan/device"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
@@ -15,10 +16,10 @@ import (
 // estimateMemory estimates what the job's ranks need of their GPUs' memory, and warns where
 // these have less.
 func (p *Plan) estimateMemory() []Problem {
-	if p.job.Memory == nil {
+	if p.Config.Memory == nil {
 		return nil
 	}
-	estimate, err := memory.Make(*p.job.Memory, p.memoryLayout())
+	estimate, err := memory.Make(*p.Config.Memory, p.memoryLayout())
 	if err != nil {
 		return []Problem{{Code: "memory_layout", Message: p.placeOf(err) + fmt.Sprintf("what ranks need of memory cannot be estimated: %v; change the size, or the number of ranks", err)}}
 	}
@@ -30,7 +31,7 @@ func (p *Plan) estimateMemory() []Problem {
 	if o := estimate.Offloaded; !o.Fits() {
 		name := p.Hosts[o.Host].Name
 		lacking = append(lacking, Problem{Code: "memory_does_not_fit", Host: name, Message: fmt.Sprintf("%s: the host's own memory is estimated to be too small for what cpu_offload leaves to it: %s for %s; %s available",
-			name, bytesWord(o.Need), plural.Of(p.Hosts[o.Host].Ranks, "rank"), bytesWord(*o.Free))})
+			name, gib(o.Need), plural.Of(p.Hosts[o.Host].Ranks, "rank"), gib(*o.Free))})
 	}
 	return lacking
 }
@@ -41,15 +42,15 @@ func (p *Plan) placeOf(err error) string {
 	if !errors.As(err, &found) {
 		return ""
 	}
-	at := slices.IndexFunc(p.job.Placement.Groups, func(g config.Group) bool { return g.Name == found.Group })
-	return p.job.Placement.Groups[at].Range.String() + ": "
+	at := slices.IndexFunc(p.Config.Placement.Groups, func(g config.Group) bool { return g.Name == found.Group })
+	return p.Config.Placement.Groups[at].Range.String() + ": "
 }
 
 // memoryLayout is the plan as far as memory goes.
 func (p *Plan) memoryLayout() memory.Layout {
 	l := memory.Layout{World: p.WorldSize, NCCL: p.Backend == "nccl", Island: p.island()}
 	l.Buffer, l.Channels = p.BufferSettings()
-	for _, g := range p.job.Placement.Groups {
+	for _, g := range p.Config.Placement.Groups {
 		l.Groups = append(l.Groups, memory.Group{Name: g.Name, Size: g.Size})
 	}
 	for host := range p.Hosts {
@@ -62,7 +63,7 @@ func (p *Plan) memoryLayout() memory.Layout {
 // island is how many GPUs have fast links to each other on each host.
 func (p *Plan) island() int {
 	least := math.MaxInt
-	for _, f := range p.facts {
+	for _, f := range p.Facts {
 		largest := 0
 		if f.Devices != nil {
 			for _, island := range f.Devices.Islands {
@@ -76,7 +77,7 @@ func (p *Plan) island() int {
 
 // availableOn is the memory of a host itself that the run may take, nil where it does not tell.
 func (p *Plan) availableOn(host int) *uint64 {
-	available, limit := p.facts[host].MemoryAvailable, p.facts[host].Cgroup.Memory
+	available, limit := p.Facts[host].MemoryAvailable, p.Facts[host].Cgroup.Memory
 	if available == 0 {
 		return nil
 	}
@@ -123,14 +124,14 @@ func (p *Plan) cards(host int) []memory.Card {
 
 // memoryKey is the same for devices that have their memory in common.
 func (p *Plan) memoryKey(host int, d Device) string {
-	if gi := gpuInstance(p.facts[host].Devices.Inventory.GPUs[d.card], d); gi != nil {
-		return fmt.Sprint(d.card, " instance ", *gi)
+	if gi := device.GPUInstance(&p.Facts[host].Devices.Inventory.GPUs[d.Card], d); gi != nil {
+		return fmt.Sprint(d.Card, " instance ", *gi)
 	}
-	return fmt.Sprint(d.card, d.MIG)
+	return fmt.Sprint(d.Card, d.MIG)
 }
 
 func (p *Plan) cardOf(host int, d Device) memory.Card {
-	total, used, reserved := memoryOf(p.facts[host].Devices.Inventory.GPUs[d.card], d)
+	total, used, reserved := device.MemoryOf(&p.Facts[host].Devices.Inventory.GPUs[d.Card], d)
 	if total == nil || used == nil {
 		return memory.Card{}
 	}
@@ -170,7 +171,7 @@ func (p *Plan) memoryWords() string {
 	if host := p.hostLacking(); host != "" {
 		who = host + ": " + who
 	}
-	text := fmt.Sprintf("%s: memory is estimated not to fit: %s%s needed of a GPU%s, %s free: %s too little", who, each, bytesWord(worst.Need), sharingWords(worst), bytesWord(*worst.Free), shortBy(worst))
+	text := fmt.Sprintf("%s: memory is estimated not to fit: %s%s needed of a GPU%s, %s free: %s too little", who, each, gib(worst.Need), sharingWords(worst), gib(*worst.Free), shortBy(worst))
 	if e.Copied != "" {
 		text += "; " + e.Copied
 	}
@@ -182,7 +183,7 @@ func shortBy(r memory.Rank) string {
 	if lacks := r.Need - *r.Free; lacks < 1<<30/10 {
 		return fmt.Sprintf("%.1f MiB", float64(lacks)/(1<<20))
 	}
-	return bytesWord(r.Need - *r.Free)
+	return gib(r.Need - *r.Free)
 }
 
 func sharingWords(r memory.Rank) string {
@@ -198,7 +199,7 @@ func (p *Plan) remedyWords() string {
 	if remedy == nil {
 		return "nothing that muster knows of makes it fit on GPUs like these"
 	}
-	return fmt.Sprintf("what would fit at the least cost: %s (then %s)", remedy.Change, bytesWord(remedy.Need))
+	return fmt.Sprintf("what would fit at the least cost: %s (then %s)", remedy.Change, gib(remedy.Need))
 }
 
 // memoryNotes tell of what is only just enough, and of what is not compared.
@@ -209,7 +210,7 @@ func (p *Plan) memoryNotes() []Problem {
 	worst := p.Memory.Ranks[p.Memory.Worst]
 	if p.Memory.Verdict == memory.Tight {
 		return []Problem{{Code: "memory_tight", Message: fmt.Sprintf("memory is estimated to be tight: rank %d needs %s to %s of a GPU%s, %s free",
-			p.Memory.Worst, bytesWord(worst.Need), bytesWord(worst.Most), sharingWords(worst), bytesWord(*worst.Free))}}
+			p.Memory.Worst, gib(worst.Need), gib(worst.Most), sharingWords(worst), gib(*worst.Free))}}
 	}
 	unknown := func(r memory.Rank) bool { return r.Verdict == memory.Unknown }
 	if slices.ContainsFunc(p.Memory.Ranks, unknown) {
@@ -217,3 +218,5 @@ func (p *Plan) memoryNotes() []Problem {
 	}
 	return nil
 }
+
+func gib(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }

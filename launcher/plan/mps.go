@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/muster-dev/muster/launcher/check/nccl"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/mps"
-	"github.com/muster-dev/muster/launcher/plural"
+	"github.com/muster-dev/muster/launcher/plan/place"
 )
 
 // MPSFolders are where a daemon of MPS has its sockets, and its logs.
@@ -28,7 +27,7 @@ type MPSGPU struct {
 
 // MPS are the devices of a host that its ranks share by MPS; none without an mps block.
 func (p *Plan) MPS(host int) []MPSGPU {
-	m := p.job.MPS
+	m := p.Config.MPS
 	if m == nil {
 		return nil
 	}
@@ -38,7 +37,7 @@ func (p *Plan) MPS(host int) []MPSGPU {
 		if r.Device == nil {
 			continue
 		}
-		if n := len(all); n == 0 || !all[n-1].Device.same(*r.Device) {
+		if n := len(all); n == 0 || !all[n-1].Device.Same(*r.Device) {
 			all = append(all, MPSGPU{Device: *r.Device})
 		}
 		g := &all[len(all)-1]
@@ -50,29 +49,29 @@ func (p *Plan) MPS(host int) []MPSGPU {
 }
 
 // MPSBlock is the job's; nil without one.
-func (p *Plan) MPSBlock() *config.MPS { return p.job.MPS }
+func (p *Plan) MPSBlock() *config.MPS { return p.Config.MPS }
 
 // MPSMemory is how much device memory a rank may take under MPS; 0: no limit.
 func (p *Plan) MPSMemory(rank int) uint64 {
-	if p.job.MPS == nil {
+	if p.Config.MPS == nil {
 		return 0
 	}
-	return p.job.MPS.MemoryOf(p.placeOnGPU(p.Ranks[rank]))
+	return p.Config.MPS.MemoryOf(p.placeOnGPU(p.Ranks[rank]))
 }
 
 // MPSThreads is how many per cent of a GPU's threads a rank may use under MPS; 0: no limit.
 func (p *Plan) MPSThreads(rank int) float64 {
-	if p.job.MPS == nil {
+	if p.Config.MPS == nil {
 		return 0
 	}
-	return p.job.MPS.ThreadsOf(p.placeOnGPU(p.Ranks[rank]))
+	return p.Config.MPS.ThreadsOf(p.placeOnGPU(p.Ranks[rank]))
 }
 
 // placeOnGPU is a rank's number among those of its device.
 func (p *Plan) placeOnGPU(r Rank) int {
 	place := 0
 	for _, other := range p.Ranks[p.Hosts[r.Host].FirstRank:r.Rank] {
-		if r.Device != nil && other.Device != nil && other.Device.same(*r.Device) {
+		if r.Device != nil && other.Device != nil && other.Device.Same(*r.Device) {
 			place++
 		}
 	}
@@ -82,19 +81,15 @@ func (p *Plan) placeOnGPU(r Rank) int {
 // ExistingPipe is where the daemon is that a host's ranks are to be clients of, where it is
 // one that is there already.
 func (p *Plan) ExistingPipe(host int) string {
-	if p.job.MPS == nil || !p.job.MPS.Existing {
+	if p.Config.MPS == nil || !p.Config.MPS.Existing {
 		return ""
 	}
-	return existingPipe(p.job.MPS, p.facts[host])
-}
-
-func existingPipe(m *config.MPS, f facts.Host) string {
-	return cmp.Or(m.PipeDirectory, f.Environ[mps.PipeDirectory], mps.DefaultPipeDirectory)
+	return place.ExistingPipe(p.Config.MPS, &p.Facts[host])
 }
 
 // mpsShares are a rank's shares of its GPU.
 func (p *Plan) mpsShares(r Rank) []Var {
-	m := p.job.MPS
+	m := p.Config.MPS
 	if m == nil || r.Device == nil {
 		return nil
 	}
@@ -114,9 +109,9 @@ func (p *Plan) mpsShares(r Rank) []Var {
 // mpsFolders tell a rank where its daemon is.
 func (p *Plan) mpsFolders(r Rank, m Meeting) []Var {
 	switch {
-	case p.job.MPS == nil || r.Device == nil:
+	case p.Config.MPS == nil || r.Device == nil:
 		return nil
-	case p.job.MPS.Existing:
+	case p.Config.MPS.Existing:
 		return []Var{{Name: mps.PipeDirectory, Value: p.ExistingPipe(r.Host), Source: "the MPS daemon that is there already (daemon = \"existing\")"}}
 	}
 	folders := MPSFolders{}
@@ -130,198 +125,13 @@ func (p *Plan) mpsFolders(r Rank, m Meeting) []Var {
 // daemonNumber is the number by which a daemon of MPS knows a device. One of the run's own
 // has that device only; one that was there counts those that it was started with.
 func (p *Plan) daemonNumber(host int, d Device) (number int, known bool) {
-	return numberAt(p.job.MPS, p.facts[host], d)
-}
-
-func numberAt(m *config.MPS, f facts.Host, d Device) (number int, known bool) {
-	if !m.Existing {
-		return 0, true
-	}
-	if f.MPS == nil || f.Devices == nil {
-		return 0, false
-	}
-	pipe := existingPipe(m, f)
-	for _, daemon := range f.MPS.Daemons {
-		if daemon.Told && daemon.Pipe == pipe {
-			at := slices.IndexFunc(devicesOfDaemon(f.Devices, daemon), d.same)
-			return max(0, at), at >= 0
-		}
-	}
-	return 0, false
-}
-
-// devicesOfDaemon are the devices that a daemon shows its clients, in its order.
-func devicesOfDaemon(d *facts.Devices, daemon facts.MPSDaemon) []Device {
-	if daemon.Devices == nil {
-		return devicesOf(d)
-	}
-	var all []Device
-	for token := range strings.SplitSeq(*daemon.Devices, ",") {
-		device, err := find(d, strings.TrimSpace(token))
-		if err != nil {
-			break // as CUDA does
-		}
-		all = append(all, device)
-	}
-	return all
-}
-
-// checkMPS refuses what MPS cannot do on a host.
-func (c *chooser) checkMPS(s share) {
-	m := c.job.MPS
-	if m == nil || len(s.devices) == 0 {
-		return
-	}
-	if c.variable() != cudaVisible {
-		c.refuse("mps_not_cuda", "%s: mps is CUDA's, and the devices there are not (%s)", c.host.Name, c.devices.Visibility.Variable)
-		return
-	}
-	c.checkClients(m, s)
-	for _, d := range s.devices {
-		c.checkMemory(m, d)
-		if d.IsInstance() && c.devices.Inventory.Driver != nil && !mps.KnowsMIG(*c.devices.Inventory.Driver) {
-			c.refuse("mps_mig", "%s: %s: drivers before %d give a MIG device no name that an MPS daemon can be started for (there is %s)", c.host.Name, d, mps.MIGByUUID, *c.devices.Inventory.Driver)
-		}
-	}
-	if c.facts.MPS != nil && c.facts.MPS.Program == "" {
-		c.refuse("no_mps", "%s: there is no %s, neither in PATH nor where drivers put it: install the driver's MPS (packages call it nvidia-compute-utils or nvidia-driver-cuda), or leave the mps block out", c.host.Name, mps.ControlProgram)
-	}
-	if m.Existing {
-		c.checkExisting(m, s)
-		return
-	}
-	c.checkOthers(s)
-}
-
-// checkClients counts ranks against what a server takes. A rank that makes several contexts
-// counts several times, which nobody can know before.
-func (c *chooser) checkClients(m *config.MPS, s share) {
-	for _, d := range s.devices {
-		name, cuda := c.card(d).Name, ""
-		if c.devices.Inventory.CUDA != nil {
-			cuda = *c.devices.Inventory.CUDA
-		}
-		if most := mps.MostClientsOfPart(mps.MostClients(name, cuda), name, d.Profile); m.RanksPerGPU > most {
-			words := "CUDA " + cuda
-			if cuda == "" {
-				words = "its driver's CUDA, which is not known,"
-			}
-			c.refuse("mps_clients", "%s: ranks_per_gpu = %d: MPS takes %d clients on %s (%s, with %s); write at most %d, or use more GPUs", c.host.Name, m.RanksPerGPU, most, d, name, words, most)
-			return
-		}
-		if mps.IsOld(name) {
-			if len(m.Threads)+len(m.Memory) > 0 {
-				c.refuse("mps_old", "%s: %s (%s) is from before Volta, where MPS knows no shares of threads or memory: leave active_thread_percentage and pinned_memory_limit out", c.host.Name, d, name)
-				return
-			}
-			c.warn("mps_old", "%s: %s (%s) is from before Volta: MPS puts all clients into one address space there, so that one can damage another's memory", c.host.Name, d, name)
-		}
-	}
-}
-
-// checkMemory compares the limits of a GPU's ranks with its memory.
-func (c *chooser) checkMemory(m *config.MPS, d Device) {
-	total, _, _ := memoryOf(c.card(d), d)
-	if total == nil || len(m.Memory) == 0 {
-		return
-	}
-	together := uint64(0)
-	for place := range m.RanksPerGPU {
-		if limit := m.MemoryOf(place); limit > *total {
-			c.refuse("mps_memory", "%s: %s: pinned_memory_limit %s is more than %s has, %s", c.host.Name, m.MemoryAt, bytesWord(limit), d, bytesWord(*total))
-			return
-		}
-		together += m.MemoryOf(place)
-	}
-	if together > *total {
-		c.warn("mps_memory", "%s: the pinned_memory_limits of %s make %s, and %s has %s: a rank may find less than its limit", c.host.Name, plural.Of(m.RanksPerGPU, "rank"), bytesWord(together), d, bytesWord(*total))
-	}
-}
-
-// checkOthers looks for daemons of others that cover a device.
-func (c *chooser) checkOthers(s share) {
-	for _, d := range s.devices {
-		if c.facts.MPS == nil {
-			continue
-		}
-		for _, daemon := range c.facts.MPS.Daemons {
-			c.checkOther(daemon, d)
-		}
-	}
-	if c.facts.MPS != nil && c.facts.MPS.Left != "" {
-		c.note("mps_left", "%s: an MPS daemon that is no more has left its folder %s; it is left alone, and in nobody's way", c.host.Name, c.facts.MPS.Left)
-	}
-}
-
-func (c *chooser) checkOther(daemon facts.MPSDaemon, d Device) {
-	who := fmt.Sprintf("an MPS daemon of %s (pid %d", daemon.User, daemon.PID)
-	if daemon.Pipe != "" {
-		who += ", in " + daemon.Pipe
-	}
-	who += ")"
-	if daemon.Run != "" {
-		who = fmt.Sprintf("the MPS daemon of muster's run %s (pid %d)", daemon.Run, daemon.PID)
-	}
-	const fix = "have its ranks be clients of that one (daemon = \"existing\"), choose other GPUs, or have it ended (echo quit | nvidia-cuda-mps-control, by its user)"
-	switch {
-	case daemon.Told && !slices.ContainsFunc(devicesOfDaemon(c.devices, daemon), d.same):
-	case daemon.Told && daemon.Lost:
-		c.refuse("mps_taken", "%s: %s covers %s, and its folder has been removed: nobody can reach it any more; end it with kill %d", c.host.Name, who, d, daemon.PID)
-	case daemon.Told:
-		c.refuse("mps_taken", "%s: %s covers %s already, and two servers on one GPU only take turns: %s", c.host.Name, who, d, fix)
-	default:
-		if !c.warned("mps_unknown") {
-			c.warn("mps_unknown", "%s: %s is there, and which GPUs it covers only its user can see: if it serves one of this run's, the two take turns", c.host.Name, who)
-		}
-	}
-}
-
-func (c *chooser) warned(code string) bool {
-	return slices.ContainsFunc(c.warnings, func(p Problem) bool { return p.Code == code })
-}
-
-// checkExisting sees whether the daemon that is to be there is.
-func (c *chooser) checkExisting(m *config.MPS, s share) {
-	pipe := existingPipe(m, c.facts)
-	if c.facts.MPS == nil {
-		return
-	}
-	unknown := false
-	for _, daemon := range c.facts.MPS.Daemons {
-		unknown = unknown || !daemon.Told
-		if !daemon.Told || daemon.Pipe != pipe {
-			continue
-		}
-		c.checkServes(daemon, pipe, s)
-		return
-	}
-	switch {
-	case !unknown && c.facts.MPS.Left != "":
-		c.refuse("no_daemon", "%s: daemon = \"existing\": no MPS daemon runs there; %s are the sockets of one that has ended: start it, or leave daemon out", c.host.Name, c.facts.MPS.Left)
-	case !unknown:
-		c.refuse("no_daemon", "%s: daemon = \"existing\": no MPS daemon runs there in %s: start it (nvidia-cuda-mps-control -d), say where it is (pipe_directory), or leave daemon out", c.host.Name, pipe)
-	case len(m.Memory) > 0:
-		c.refuse("mps_number", "%s: pinned_memory_limit goes by the number that a daemon gives a device, and that of the daemon there only its user can see: leave it out, or leave daemon out", c.host.Name)
-	}
-}
-
-func (c *chooser) checkServes(daemon facts.MPSDaemon, pipe string, s share) {
-	if daemon.Lost {
-		c.refuse("no_daemon", "%s: the MPS daemon there (pid %d) has lost its folder %s: programs find it no more and run without MPS; end it with kill %d and start it again", c.host.Name, daemon.PID, pipe, daemon.PID)
-		return
-	}
-	devices := devicesOfDaemon(c.devices, daemon)
-	for _, d := range s.devices {
-		if !slices.ContainsFunc(devices, d.same) {
-			c.refuse("no_daemon", "%s: the MPS daemon in %s (pid %d) does not serve %s: choose the devices that it serves (ranks { devices = [...] })", c.host.Name, pipe, daemon.PID, d)
-		}
-	}
+	return place.DaemonNumber(p.Config.MPS, &p.Facts[host], d)
 }
 
 // mpsProblems tells what MPS does not do for the job's ranks together, and of daemons that
 // ranks become clients of though nobody has asked for that.
 func (p *Plan) mpsProblems() []Problem {
-	if p.job.MPS == nil {
+	if p.Config.MPS == nil {
 		return p.unaskedMPS()
 	}
 	var all []Problem
@@ -330,7 +140,7 @@ func (p *Plan) mpsProblems() []Problem {
 	}
 	for i, h := range p.Hosts {
 		for _, limit := range p.limitNames() {
-			if value, found := p.facts[i].Environ[limit.variable]; found && !limit.set {
+			if value, found := p.Facts[i].Environ[limit.variable]; found && !limit.set {
 				say("mps_found", h.Name, "%s: %s=%s is set there, not by the job file, and limits ranks; the mps block has %s for that", h.Name, limit.variable, value, limit.name)
 			}
 		}
@@ -340,8 +150,8 @@ func (p *Plan) mpsProblems() []Problem {
 		if verdict, _, _ := p.OnDevices(i, Meeting{}); verdict == nccl.Unknown || verdict == nccl.Refuses {
 			continue // which is said with what NCCL makes of its other settings
 		}
-		if len(h.Devices) > 1 && !p.job.MPS.Existing {
-			say("mps_daemons", h.Name, "%s: its %s have an MPS daemon each, and clients of different ones do not reach each other's memory directly: NCCL between them is slow, if it works. For collectives over GPUs leave the mps block out, and give each rank a GPU", h.Name, counted(h.Devices))
+		if len(h.Devices) > 1 && !p.Config.MPS.Existing {
+			say("mps_daemons", h.Name, "%s: its %s have an MPS daemon each, and clients of different ones do not reach each other's memory directly: NCCL between them is slow, if it works. For collectives over GPUs leave the mps block out, and give each rank a GPU", h.Name, place.Counted(h.Devices))
 		}
 	}
 	for _, g := range p.Groups {
@@ -362,8 +172,8 @@ type limitName struct {
 
 func (p *Plan) limitNames() []limitName {
 	return []limitName{
-		{mps.ActiveThreads, "active_thread_percentage", len(p.job.MPS.Threads) > 0},
-		{mps.PinnedMemory, "pinned_memory_limit", len(p.job.MPS.Memory) > 0},
+		{mps.ActiveThreads, "active_thread_percentage", len(p.Config.MPS.Threads) > 0},
+		{mps.PinnedMemory, "pinned_memory_limit", len(p.Config.MPS.Memory) > 0},
 	}
 }
 
@@ -372,7 +182,7 @@ func (p *Plan) sharedIn(g Group) (a, b int, shared bool) {
 	for b := g.First; b < g.First+g.Size; b++ {
 		for a := g.First; a < b; a++ {
 			one, other := p.Ranks[a], p.Ranks[b]
-			if one.Host == other.Host && one.Device != nil && other.Device != nil && one.Device.same(*other.Device) {
+			if one.Host == other.Host && one.Device != nil && other.Device != nil && one.Device.Same(*other.Device) {
 				return a, b, true
 			}
 		}
@@ -386,7 +196,7 @@ func (p *Plan) sharedIn(g Group) (a, b int, shared bool) {
 func (p *Plan) unaskedMPS() []Problem {
 	var all []Problem
 	for i, h := range p.Hosts {
-		f := p.facts[i]
+		f := p.Facts[i]
 		if f.MPS == nil || len(h.Devices) == 0 {
 			continue
 		}

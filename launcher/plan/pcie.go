@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/muster-dev/muster/launcher/check/nccl"
+	"github.com/muster-dev/muster/launcher/plan/device"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
@@ -18,13 +19,13 @@ func (p *Plan) PCIe(host int, m Meeting) (ways []string, nvlink bool) {
 	var found []gpu.Link
 	for link := range p.links(host) {
 		nvlink = nvlink || link.NVLinks() > 0
-		if linkWords[link] != "" && nccl.AllowsP2P(string(link), disable, level) {
+		if LinkNames[link] != "" && nccl.AllowsP2P(string(link), disable, level) {
 			found = append(found, link)
 		}
 	}
-	slices.SortFunc(found, func(a, b gpu.Link) int { return cmp.Compare(distance(a), distance(b)) })
+	slices.SortFunc(found, func(a, b gpu.Link) int { return cmp.Compare(device.Distance(a), device.Distance(b)) })
 	for _, link := range found {
-		ways = append(ways, fmt.Sprintf("%s (%s)", link, linkWords[link]))
+		ways = append(ways, fmt.Sprintf("%s (%s)", link, LinkNames[link]))
 	}
 	return ways, nvlink
 }
@@ -35,7 +36,7 @@ func (p *Plan) links(host int) map[gpu.Link]bool {
 	whole := slices.DeleteFunc(slices.Clone(p.Hosts[host].Devices), Device.IsInstance)
 	for i, a := range whole {
 		for _, b := range whole[:i] {
-			found[linkBetween(p.facts[host].Devices.Links, a, b)] = true
+			found[device.LinkBetween(p.Facts[host].Devices.Links, a, b)] = true
 		}
 	}
 	return found
@@ -51,7 +52,7 @@ func (p *Plan) ncclValue(name string, host int, m Meeting) string {
 	if at := slices.IndexFunc(vars, func(v Var) bool { return v.Name == name }); at >= 0 {
 		return vars[at].Value
 	}
-	for _, file := range p.facts[host].NCCLFiles {
+	for _, file := range p.Facts[host].NCCLFiles {
 		if value, set := file.Values[name]; set {
 			return value
 		}

@@ -11,8 +11,8 @@ import (
 func (p *Plan) devices(r Rank, m Meeting) []Var {
 	h := p.Hosts[r.Host]
 	switch {
-	case h.hidden:
-		return []Var{{Name: h.variable, Value: "", Source: `devices = "none"`}}
+	case h.Hidden:
+		return []Var{{Name: h.Variable, Value: "", Source: `devices = "none"`}}
 	case r.Device == nil:
 		return nil
 	}
@@ -21,15 +21,15 @@ func (p *Plan) devices(r Rank, m Meeting) []Var {
 		why = "; by number, since " + why
 	}
 	shown := h.shown(r, names)
-	if p.job.MPS != nil && names == "index" { // a client counts in the daemon's list
+	if p.Config.MPS != nil && names == "index" { // a client counts in the daemon's list
 		number, _ := p.daemonNumber(r.Host, *r.Device)
 		shown, why = []string{strconv.Itoa(number)}, why+"; the number is its MPS daemon's for it"
 	}
 	vars := []Var{
-		{Name: h.variable, Value: strings.Join(shown, ","), Source: h.shownWhy(r) + why},
+		{Name: h.Variable, Value: strings.Join(shown, ","), Source: h.shownWhy(r) + why},
 		{Name: "MUSTER_DEVICE", Value: r.Device.UUID, Source: fmt.Sprintf("%s, PCI %s", r.Device, r.Device.PCI)},
 	}
-	if h.variable == cudaVisible {
+	if h.Variable == "CUDA_VISIBLE_DEVICES" {
 		vars = append(vars, Var{Name: "CUDA_DEVICE_ORDER", Value: "PCI_BUS_ID", Source: "so that numbers are those of nvidia-smi"})
 	}
 	return vars
@@ -78,8 +78,8 @@ func (p *Plan) namesOf(host int, m Meeting) (names, why string) {
 	torch := p.softwareOf(host, m).Torch
 	major, err := strconv.Atoi(before(torch, "."))
 	old := err == nil && major < firstTorchWithUUIDs
-	isInstance := slices.ContainsFunc(h.Devices, func(d Device) bool { return d.IsInstance() })
-	if h.Names == "uuid" && old && p.job.Placement.DeviceNames == "" && !isInstance {
+	isInstance := slices.ContainsFunc(h.Devices, Device.IsInstance)
+	if h.Names == "uuid" && old && p.Config.Placement.DeviceNames == "" && !isInstance {
 		return "index", fmt.Sprintf("torch %s knows no UUIDs", torch)
 	}
 	return h.Names, ""
@@ -92,19 +92,4 @@ func (p *Plan) Named(host int) (names, why string) { return p.namesOf(host, Meet
 func before(text, mark string) string {
 	first, _, _ := strings.Cut(text, mark)
 	return first
-}
-
-// Seen is the number by which a rank calls its device: that of cuda:N.
-func (p *Plan) Seen(rank int) int {
-	r := p.Ranks[rank]
-	if p.Hosts[r.Host].Visibility == "rank" {
-		return 0
-	}
-	return r.Local
-}
-
-// Threads is a rank's OMP_NUM_THREADS, where nobody sets another.
-func (p *Plan) Threads(rank int) int {
-	n, _ := p.threads(p.Ranks[rank])
-	return n
 }

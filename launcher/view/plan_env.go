@@ -43,7 +43,7 @@ func PlanEnv(s *Screen, e RankEnv) {
 			fmt.Fprintln(&b, assignment(v))
 		}
 	}
-	if _, setup := e.Plan.HostScript(r.Host); setup != "" {
+	if e.Plan.Config.Hosts[r.Host].Setup != "" {
 		fmt.Fprintf(&b, "\nsetup has not been run: what it exports comes on top of the environment of %s\n", host)
 	}
 	s.write(&s.out, []byte(b.String()))
@@ -74,8 +74,7 @@ type rankEnvJSON struct {
 // only known at the start is left out.
 func PlanEnvJSON(w io.Writer, e RankEnv) error {
 	r := e.Plan.Ranks[e.Rank]
-	_, setup := e.Plan.HostScript(r.Host)
-	out := rankEnvJSON{Version: 1, Job: e.Plan.Job, Rank: r.Rank, Host: e.Plan.Hosts[r.Host].Name, Setup: setup != "", Env: map[string]varJSON{}}
+	out := rankEnvJSON{Version: 1, Job: e.Plan.Job, Rank: r.Rank, Host: e.Plan.Hosts[r.Host].Name, Setup: e.Plan.Config.Hosts[r.Host].Setup != "", Env: map[string]varJSON{}}
 	for _, v := range e.Vars {
 		if !isKnownAtStart(v) {
 			out.Env[v.Name] = varJSON{v.Shown(), v.Source}
