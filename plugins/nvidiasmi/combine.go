@@ -17,62 +17,48 @@ type machine struct {
 	told map[string]bool // sentences that are in the notes or with a GPU
 }
 
+const untold = "nvidia-smi does not tell it"
+
 // combine puts the four answers together. All GPUs come from -q -x; those that it leaves
 // out from the sentences about lost ones and from -L.
 func combine(a answers) (*gpu.Inventory, error) {
 	log, logErr := ParseXML(a.query.Stdout)
 	list := ParseList(a.list.Stdout)
-	m := &machine{told: map[string]bool{}}
-	m.Source, m.Driver, m.CUDA, m.Why = Source, log.Driver, log.CUDA, log.Why
-	m.Inventory.GPUs = append([]gpu.GPU{}, log.GPUs...)
-
+	m := &machine{told: map[string]bool{}, Inventory: gpu.Inventory{
+		Source: Source, Driver: log.Driver, CUDA: log.CUDA, Why: log.Why, GPUs: append([]gpu.GPU{}, log.GPUs...),
+	}}
 	m.takeNames(list)
-	why := firstOf(a.query.trouble(), logErr)
+	trouble := a.query.trouble()
+	why := cmp.Or(trouble, logErr)
 	m.takeUnqueried(list, why)
-	failures := slices.Concat(a.query.failures(), a.list.failures(), a.topology.failures(), a.links.failures())
+	var failures []*Failure
+	for _, answer := range []answer{a.query, a.list, a.topology, a.links} {
+		failures = append(failures, answer.failures()...)
+	}
 	for _, f := range failures {
 		m.takeFailure(f)
 	}
 	if len(m.Inventory.GPUs) == 0 {
-		return m.none(a, failures, logErr)
+		var failure *Failure
+		if !errors.As(trouble, &failure) && len(failures) > 0 {
+			why = failures[0]
+		}
+		noGPU := slices.IndexFunc(failures, func(f *Failure) bool { return f.Class == NoGPU })
+		if why != nil && noGPU < 0 {
+			return nil, why
+		}
+		if noGPU >= 0 {
+			m.note(failures[noGPU].Text)
+		}
+		m.Links = [][]gpu.Link{}
+		m.Explain("nvidia-smi tells nothing without a GPU")
+		return &m.Inventory, nil
 	}
 	m.takeQuery(a.query, log, logErr)
 	m.number()
 	m.takeNVLinks(a.links)
 	m.takeTopology(a.topology)
 	m.explain(why)
-	return &m.Inventory, nil
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// none is the result without any GPU: a machine that has none, or an error.
-func (m *machine) none(a answers, failures []*Failure, logErr error) (*gpu.Inventory, error) {
-	for _, f := range failures {
-		if f.Class == NoGPU {
-			m.note(f.Text)
-			m.Links = [][]gpu.Link{}
-			m.Explain("nvidia-smi tells nothing without a GPU")
-			return &m.Inventory, nil
-		}
-	}
-	err := a.query.trouble()
-	var failure *Failure
-	if !errors.As(err, &failure) && len(failures) > 0 {
-		err = failures[0]
-	}
-	if err = firstOf(err, logErr); err != nil {
-		return nil, err
-	}
-	m.Links = [][]gpu.Link{}
-	m.Explain("nvidia-smi tells nothing without a GPU")
 	return &m.Inventory, nil
 }
 
@@ -98,6 +84,7 @@ func (m *machine) find(is func(*gpu.GPU) bool) *gpu.GPU {
 }
 
 func (m *machine) add(card gpu.GPU) *gpu.GPU {
+	card.Why = map[string]string{}
 	m.Inventory.GPUs = append(m.Inventory.GPUs, card)
 	return &m.Inventory.GPUs[len(m.Inventory.GPUs)-1]
 }
@@ -174,9 +161,6 @@ func (m *machine) takeFailure(f *Failure) {
 	if card.State != gpu.StateLost {
 		card.State = state
 	}
-	if card.Why == nil {
-		card.Why = map[string]string{}
-	}
 	card.Why["state"] = f.Text
 }
 
@@ -234,44 +218,39 @@ func (m *machine) takeNVLinks(a answer) {
 	reports, trouble := ParseNVLink(a.Stdout), a.trouble()
 	for i := range m.Inventory.GPUs {
 		card := &m.Inventory.GPUs[i]
-		report := reportOf(card, reports)
-		if report == nil {
-			card.Why = withReason(card.Why, "nvlinks", trouble, "nvidia-smi nvlink -s does not tell of it")
-			continue
+		at := slices.IndexFunc(reports, func(r LinkReport) bool {
+			if r.UUID == "" || card.UUID == "" {
+				return r.Index == card.Index
+			}
+			return r.UUID == card.UUID
+		})
+		delete(card.Why, "nvlinks")
+		switch {
+		case at >= 0:
+			m.takeReport(card, reports[at], reports)
+		case trouble != nil:
+			card.Why["nvlinks"] = trouble.Error()
+		default:
+			card.Why["nvlinks"] = "nvidia-smi nvlink -s does not tell of it"
 		}
-		m.takeReport(card, report, reports)
 	}
 }
 
-// reportOf finds the report of a GPU, by its index only where UUIDs are not told.
-func reportOf(card *gpu.GPU, reports []LinkReport) *LinkReport {
-	for i := range reports {
-		r := &reports[i]
-		if r.UUID != "" && card.UUID != "" && r.UUID == card.UUID || (r.UUID == "" || card.UUID == "") && r.Index == card.Index {
-			return r
-		}
-	}
-	return nil
-}
-
-func (m *machine) takeReport(card *gpu.GPU, report *LinkReport, all []LinkReport) {
+func (m *machine) takeReport(card *gpu.GPU, report LinkReport, all []LinkReport) {
 	switch report.State {
 	case LinksListed:
 		card.NVLinks = append([]gpu.NVLink{}, report.Links...)
-		delete(card.Why, "nvlinks")
 	case LinksInactive:
 		card.NVLinks = inactiveLike(report.Name, all)
-		delete(card.Why, "nvlinks")
 	case LinksHidden:
-		card.Why = withReason(card.Why, "nvlinks", nil, "MIG mode hides the NVLinks")
+		card.Why["nvlinks"] = "MIG mode hides the NVLinks"
 	case LinksUnsupported:
-		card.Why = withReason(card.Why, "nvlinks", nil, "this product has no NVLinks")
+		card.Why["nvlinks"] = "this product has no NVLinks"
 	default:
 		if f := classify(report.Text); f != nil && states[f.Class] != "" && card.State == gpu.StateOK {
-			card.State = states[f.Class]
-			card.Why = withReason(card.Why, "state", nil, f.Text)
+			card.State, card.Why["state"] = states[f.Class], f.Text
 		}
-		card.Why = withReason(card.Why, "nvlinks", nil, cmp.Or(report.Text, "nvidia-smi nvlink -s says nothing about it"))
+		card.Why["nvlinks"] = cmp.Or(report.Text, "nvidia-smi nvlink -s says nothing about it")
 	}
 	for _, line := range report.Puzzle {
 		m.note(fmt.Sprintf("GPU %d: nvidia-smi nvlink -s says %q", card.Index, clip(line, 120)))
@@ -293,23 +272,14 @@ func inactiveLike(product string, all []LinkReport) []gpu.NVLink {
 	return links
 }
 
-func withReason(why map[string]string, name string, err error, otherwise string) map[string]string {
-	if why == nil {
-		why = map[string]string{}
-	}
-	why[name] = otherwise
-	if err != nil {
-		why[name] = err.Error()
-	}
-	return why
-}
-
-// takeTopology takes the ways between the GPUs. All are unknown where the table is
+// takeTopology takes the links between the GPUs. All are unknown where the table is
 // damaged, or numbers other GPUs than are here.
 func (m *machine) takeTopology(a answer) {
 	gpus := m.Inventory.GPUs
+	position := map[int]int{}
 	m.Links = make([][]gpu.Link, len(gpus))
-	for i := range m.Links {
+	for i, card := range gpus {
+		position[card.Index] = i
 		m.Links[i] = make([]gpu.Link, len(gpus))
 		m.Links[i][i] = "X"
 	}
@@ -318,7 +288,7 @@ func (m *machine) takeTopology(a answer) {
 	}
 	table, err := ParseTopology(a.Stdout)
 	if err != nil {
-		m.Why = withReason(m.Why, "links", a.trouble(), err.Error())
+		m.Why["links"] = cmp.Or(a.trouble(), err).Error()
 		return
 	}
 	for _, problem := range table.Problems {
@@ -329,12 +299,8 @@ func (m *machine) takeTopology(a answer) {
 		err = fmt.Errorf("nvidia-smi topo -m shows GPUs %v, which are not those of nvidia-smi -q -x", table.Header)
 	}
 	if err != nil {
-		m.Why = withReason(m.Why, "links", err, "")
+		m.Why["links"] = err.Error()
 		return
-	}
-	position := map[int]int{}
-	for i, card := range gpus {
-		position[card.Index] = i
 	}
 	for i, row := range links {
 		for j, link := range row {
@@ -359,11 +325,8 @@ func (m *machine) numbers(indices []int) bool {
 func (m *machine) explain(query error) {
 	for i := range m.Inventory.GPUs {
 		card := &m.Inventory.GPUs[i]
-		reason := "nvidia-smi does not tell it"
-		switch {
-		case card.Why["state"] != "":
-			reason = card.Why["state"]
-		case card.Name == "" && query != nil:
+		reason := cmp.Or(card.Why["state"], untold)
+		if card.Why["state"] == "" && card.Name == "" && query != nil {
 			reason = query.Error()
 		}
 		card.Explain(reason)
@@ -374,7 +337,7 @@ func (m *machine) explain(query error) {
 		}
 		maps.DeleteFunc(card.Why, func(_, text string) bool { return strings.TrimSpace(text) == "" })
 	}
-	reason := "nvidia-smi does not tell it"
+	reason := untold
 	if query != nil {
 		reason = query.Error()
 	}

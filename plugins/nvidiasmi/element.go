@@ -3,18 +3,18 @@ package nvidiasmi
 import (
 	"bytes"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 )
 
-// element is a part of the XML with its own text. All methods work on nil, which stands
-// for an element that is absent.
+// element is a part of the XML. All methods work on nil, which stands for one that is absent.
 type element struct {
-	name string
-	id   string // its attribute id
-	text string
-	kids []*element
+	XMLName xml.Name
+	ID      string     `xml:"id,attr"`
+	Text    string     `xml:",chardata"`
+	Kids    []*element `xml:",any"`
 }
 
 // at finds an element below e by its path of names, "pci/pci_bus_id".
@@ -29,46 +29,54 @@ func (e *element) kid(name string) *element {
 	if e == nil {
 		return nil
 	}
-	for _, kid := range e.kids {
-		if kid.name == name {
+	for _, kid := range e.Kids {
+		if kid.XMLName.Local == name {
 			return kid
 		}
 	}
 	return nil
 }
 
+func (e *element) text() string { return strings.TrimSpace(e.Text) }
+
 // walk calls f for each element that holds no others.
 func (e *element) walk(f func(text string)) {
-	if e == nil {
-		return
+	if len(e.Kids) == 0 {
+		f(e.text())
 	}
-	if len(e.kids) == 0 {
-		f(e.text)
-	}
-	for _, kid := range e.kids {
+	for _, kid := range e.Kids {
 		kid.walk(f)
 	}
 }
 
-const (
-	deepest  = 32     // real ones: 6
-	mostText = 4096   // of one element
-	mostKids = 100000 // elements of one GPU; real ones: 600 without clocks
-)
-
-// treeReader builds elements from tokens.
-type treeReader struct {
-	dec  *xml.Decoder
-	left int
-}
-
-// newTreeReader reads on from the root element: what stands before it, a DOCTYPE and
-// sentences about lost GPUs, is not looked at, and no DTD is fetched. Characters that XML
-// forbids occur in names of processes.
-func newTreeReader(output []byte) *treeReader {
-	dec := xml.NewDecoder(bytes.NewReader(printable(withoutClocks(output))))
+// readTree reads the elements below the root, which output begins with: what stands before it, a
+// DOCTYPE and sentences about lost GPUs, was cut off, and no DTD is fetched. Of an output that is
+// cut short it returns the elements that came whole.
+func readTree(output []byte) (kids []*element, err error) {
+	dec := xml.NewDecoder(bytes.NewReader(printable(withoutClocks(output)))) // names of processes hold anything
 	dec.Strict = false
-	return &treeReader{dec: dec, left: mostKids}
+	if _, err := dec.Token(); err != nil { // the root itself
+		return nil, err
+	}
+	for {
+		token, err := dec.Token()
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return kids, err
+		}
+		switch token := token.(type) {
+		case xml.EndElement:
+			return kids, nil
+		case xml.StartElement:
+			e := &element{}
+			if err := dec.DecodeElement(e, &token); err != nil {
+				return kids, fmt.Errorf("element %s: %w", token.Name.Local, err)
+			}
+			kids = append(kids, e)
+		}
+	}
 }
 
 // withoutClocks leaves out the lists of hundreds of clocks, nine tenths of the output.
@@ -83,45 +91,4 @@ func withoutClocks(output []byte) []byte {
 		}
 		output = after
 	}
-}
-
-// read builds the element that start begins, up to its end.
-func (t *treeReader) read(start xml.StartElement, depth int) (*element, error) {
-	e := &element{name: start.Name.Local}
-	for _, attr := range start.Attr {
-		if attr.Name.Local == "id" {
-			e.id = attr.Value
-		}
-	}
-	if t.left--; t.left < 0 || depth > deepest {
-		return nil, fmt.Errorf("element %q: too many or too deep", e.name)
-	}
-	var text strings.Builder
-	for {
-		token, err := t.dec.Token()
-		if err != nil {
-			return nil, unfinished(err)
-		}
-		switch token := token.(type) {
-		case xml.EndElement:
-			e.text = strings.TrimSpace(strings.ToValidUTF8(text.String(), "")) // it may be cut within a letter
-			return e, nil
-		case xml.CharData:
-			text.Write(token[:min(len(token), mostText-text.Len())])
-		case xml.StartElement:
-			kid, err := t.read(token, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			e.kids = append(e.kids, kid)
-		}
-	}
-}
-
-// unfinished says that the output was cut where the end of it came too early.
-func unfinished(err error) error {
-	if err == io.EOF {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/muster-dev/muster/plugins/gpu"
@@ -28,8 +27,8 @@ const (
 	QueryOption      = "query.option_unknown"
 )
 
-// words say what a class means and what to do.
-var words = map[string]string{
+// meanings say what a class means and what to do.
+var meanings = map[string]string{
 	GPULost:          "GPU lost, it has fallen off the bus: reboot, and have it looked at if it happens again",
 	GPUNeedsReset:    "GPU needs a reset: end all that uses it and run nvidia-smi --gpu-reset, or reboot",
 	GPUUnknown:       "GPU does not answer properly",
@@ -52,11 +51,10 @@ type Failure struct {
 	GPU   *int   // index, where told
 	PCI   string // in sysfs form, where told
 	UUID  string // where told
-	Field string // of QueryField
 }
 
 func (f *Failure) Error() string {
-	return fmt.Sprintf("%s (nvidia-smi: %q)", words[f.Class], f.Text)
+	return fmt.Sprintf("%s (nvidia-smi: %q)", meanings[f.Class], f.Text)
 }
 
 // sentences are tried in order. Those about a GPU come first: they may end in any of the
@@ -84,11 +82,10 @@ var (
 	sentenceIndex = regexp.MustCompile(`(?i)\bGPU ?(\d{1,4})(?:: |:?$)`)
 	sentencePCI   = regexp.MustCompile(`(?i)[0-9a-f]{3,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]`)
 	sentenceUUID  = regexp.MustCompile(`GPU-[0-9A-Za-z-]+`)
-	sentenceField = regexp.MustCompile(`(?i)^field "(.*?)"`)
 )
 
-// longestSentence cuts what is no sentence anyway.
-const longestSentence = 500
+// maxSentence cuts what is no sentence anyway.
+const maxSentence = 500
 
 // ParseFailures finds the sentences that say what is wrong among the lines of an output,
 // where they stand between rows, before a table or instead of it. Each is told once.
@@ -109,8 +106,8 @@ func ParseFailures(output []byte) []*Failure {
 
 // classify reads one sentence; nil: it does not say what is wrong.
 func classify(text string) *Failure {
-	if len(text) > longestSentence {
-		text = strings.ToValidUTF8(text[:longestSentence], "")
+	if len(text) > maxSentence {
+		text = strings.ToValidUTF8(text[:maxSentence], "")
 	}
 	for _, s := range sentences {
 		if s.form.MatchString(text) {
@@ -123,13 +120,9 @@ func classify(text string) *Failure {
 // about reads what the sentence is about. Old and new wordings: "GPU 0000:05:00.0",
 // "GPU0: 0000:24:00.0", "GPU0000:20:00.0", "GPU2: Unknown Error".
 func about(f *Failure) *Failure {
-	switch {
-	case f.Class == QueryField:
-		f.Field = sentenceField.FindStringSubmatch(f.Text)[1]
-	case strings.HasPrefix(f.Class, "gpu."):
+	if strings.HasPrefix(f.Class, "gpu.") {
 		if m := sentenceIndex.FindStringSubmatch(f.Text); m != nil {
-			n, _ := strconv.Atoi(m[1]) // the form has digits only
-			f.GPU = &n
+			f.GPU = new(digits(m[1]))
 		}
 		f.PCI, _ = gpu.SysfsPCI(sentencePCI.FindString(f.Text))
 		f.UUID = sentenceUUID.FindString(f.Text)

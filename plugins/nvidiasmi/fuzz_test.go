@@ -99,7 +99,7 @@ func FuzzParseFailures(f *testing.F) {
 	seed(f, "nvidia-smi/fail-*", "nvidia-smi/L-*")
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, failure := range ParseFailures(text[:min(len(text), mostFuzz)]) {
-			if failure.Error() == "" || words[failure.Class] == "" || len(failure.Text) > longestSentence {
+			if failure.Error() == "" || meanings[failure.Class] == "" || len(failure.Text) > maxSentence {
 				t.Fatalf("%+v", failure)
 			}
 		}

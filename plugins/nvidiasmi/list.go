@@ -1,11 +1,15 @@
 package nvidiasmi
 
 import (
+	"bytes"
+	"iter"
 	"regexp"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 )
 
-// Listed is a GPU as nvidia-smi -L lists it: what there is, under which names.
+// Listed is a GPU in the answer of nvidia-smi -L.
 type Listed struct {
 	Index int
 	Name  string
@@ -54,4 +58,30 @@ func parseGPULine(text string) (Listed, bool) {
 func digits(text string) int {
 	n, _ := strconv.Atoi(text)
 	return n
+}
+
+// printable replaces what is no text by blanks: bytes that are no UTF-8, which gRPC refuses, and
+// control characters, which XML and terminals do not accept.
+func printable(output []byte) []byte {
+	return bytes.Map(func(r rune) rune {
+		switch {
+		case r == '\t' || r == '\n' || r == '\r':
+			return r
+		case r < ' ' || r == 0x7F || r == utf8.RuneError || r == 0xFFFE || r == 0xFFFF:
+			return ' '
+		default:
+			return r
+		}
+	}, output)
+}
+
+// lines are the lines of an output without the blanks around them.
+func lines(output []byte) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for line := range strings.Lines(string(printable(output))) {
+			if !yield(strings.TrimSpace(line)) {
+				return
+			}
+		}
+	}
 }

@@ -2,6 +2,7 @@ package nvidiasmi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,12 +16,12 @@ import (
 
 // Runner runs nvidia-smi. Tests replay recorded outputs by it.
 type Runner interface {
-	// Run returns what the program said, whatever its exit status. An error means that it
-	// did not run to its end; the output then holds what it said until there.
+	// Run returns what the program printed, whatever its exit status. An error means that it
+	// did not run to its end; the output then holds what it printed until then.
 	Run(ctx context.Context, args ...string) (Output, error)
 }
 
-// Output is what one run said.
+// Output is what one run printed.
 type Output struct {
 	Stdout, Stderr []byte
 	Exit           int // -1: not known
@@ -31,35 +32,34 @@ var ErrNotInstalled = errors.New("nvidia-smi is not installed")
 
 const (
 	timeLimit = 5 * time.Second
-	// lastWords is how long a killed program may take to die, and one that ended may
+	// killLimit is how long a killed program may take to die, and one that ended may
 	// leave its pipes to others.
-	lastWords = time.Second
-	// longest is how much is kept of a stream: 16 GPUs say about 1 MiB.
-	longest = 16 << 20
+	killLimit = time.Second
+	// maxOutput is how much is kept of a stream: 16 GPUs print about 1 MiB.
+	maxOutput = 16 << 20
 )
 
-// usualPlaces are tried after PATH, which services and non-interactive shells often cut.
-var usualPlaces = []string{
+// Folders are where nvidia-smi may be besides PATH, which services and non-interactive shells
+// often cut short.
+var Folders = []string{
 	"/usr/bin", "/usr/local/bin", "/bin",
-	"/usr/local/nvidia/bin",         // containers of some clouds
-	"/run/nvidia/driver/usr/bin",    // driver in a container of the GPU operator
-	"/run/current-system/sw/bin",    // NixOS
-	"/usr/lib/wsl/lib", "/opt/bin/", // WSL; container-optimised systems
+	"/usr/local/nvidia/bin",        // containers of some clouds
+	"/run/nvidia/driver/usr/bin",   // driver in a container of the GPU operator
+	"/run/current-system/sw/bin",   // NixOS
+	"/usr/lib/wsl/lib", "/opt/bin", // WSL; container-optimised systems
 }
 
 // Program is the real nvidia-smi. A program that does not end within the limit is killed
 // with its children. A driver that hangs keeps even killed programs (state D): such a one
-// is left behind, and as long as it is there no other is started, so that probing again
-// and again does not pile them up. One goroutine waits for each program until it ends.
+// is left behind, and as long as it is there no other is started, so that they do not pile up.
+// One goroutine waits for each program until it ends.
 type Program struct {
 	Path  string        // empty: looked for
 	Limit time.Duration // of each run; 0: 5 s
 
-	places []string      // nil: usualPlaces
-	kill   func(pid int) // nil: killGroup
-
+	kill  func(pid int) // nil: kill the group
 	mu    sync.Mutex
-	stuck map[int]bool
+	stuck int // pid of one that was killed and is not gone; 0: none
 }
 
 var _ Runner = (*Program)(nil)
@@ -73,30 +73,26 @@ func (p *Program) Run(ctx context.Context, args ...string) (Output, error) {
 	if pid := p.stuckNow(); pid != 0 {
 		return Output{Exit: -1}, fmt.Errorf("nvidia-smi of an earlier probe (pid %d) was killed and is still there: the driver hangs", pid)
 	}
-	limit := p.Limit
-	if limit == 0 {
-		limit = timeLimit
-	}
+	limit := cmp.Or(p.Limit, timeLimit)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no end within %s", limit))
 	defer cancel()
 
 	var stdout, stderr stream
 	cmd := exec.Command(path, args...)
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.WaitDelay = &stdout, &stderr, "/", killLimit
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = lastWords
 	if err := cmd.Start(); err != nil {
 		return Output{Exit: -1}, fmt.Errorf("start nvidia-smi: %w", err)
 	}
+	pid := cmd.Process.Pid
 	ended := make(chan error, 1)
 	go func() {
 		err := cmd.Wait()
-		p.release(cmd.Process.Pid)
+		p.swapStuck(pid, 0)
 		ended <- err
 	}()
-	exit, err := p.await(ctx, cmd.Process.Pid, ended)
+	exit, err := p.await(ctx, pid, ended)
 	return Output{Stdout: stdout.bytes(), Stderr: stderr.bytes(), Exit: exit}, err
 }
 
@@ -108,23 +104,19 @@ func (p *Program) await(ctx context.Context, pid int, ended <-chan error) (int, 
 	case <-ctx.Done():
 	}
 	why := context.Cause(ctx)
-	p.hold(pid)
+	p.swapStuck(0, pid)
 	if p.kill != nil {
 		p.kill(pid)
 	} else {
-		killGroup(pid)
+		_ = syscall.Kill(-pid, syscall.SIGKILL) // its group; gone already: all the better
 	}
 	select {
 	case <-ended:
-		p.release(pid)
+		p.swapStuck(pid, 0)
 		return -1, fmt.Errorf("%w, killed", why)
-	case <-time.After(lastWords):
+	case <-time.After(killLimit):
 		return -1, fmt.Errorf("%w, and it (pid %d) does not die when killed: the driver hangs", why, pid)
 	}
-}
-
-func killGroup(pid int) {
-	_ = syscall.Kill(-pid, syscall.SIGKILL) // gone already: all the better
 }
 
 // exitStatus is -1 for a signal, and where the process was reaped by somebody else, such
@@ -141,7 +133,7 @@ func exitStatus(err error) int {
 	}
 }
 
-// find tells where the program is.
+// find returns the path of the program.
 func (p *Program) find() (string, error) {
 	if p.Path != "" {
 		return p.Path, nil
@@ -149,43 +141,27 @@ func (p *Program) find() (string, error) {
 	if path, err := exec.LookPath("nvidia-smi"); err == nil && filepath.IsAbs(path) {
 		return path, nil
 	}
-	places := p.places
-	if places == nil {
-		places = usualPlaces
-	}
-	for _, folder := range places {
-		path := filepath.Join(folder, "nvidia-smi")
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+	for _, folder := range Folders {
+		if path, err := exec.LookPath(filepath.Join(folder, "nvidia-smi")); err == nil {
 			return path, nil
 		}
 	}
 	return "", ErrNotInstalled
 }
 
-// hold marks a program as killed and not yet gone.
-func (p *Program) hold(pid int) {
+// swapStuck replaces the process that is stuck.
+func (p *Program) swapStuck(old, pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stuck == nil {
-		p.stuck = map[int]bool{}
+	if p.stuck == old {
+		p.stuck = pid
 	}
-	p.stuck[pid] = true
 }
 
-func (p *Program) release(pid int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.stuck, pid)
-}
-
-// stuckNow is the pid of a program that was killed and is not gone, or 0.
 func (p *Program) stuckNow() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for pid := range p.stuck {
-		return pid
-	}
-	return 0
+	return p.stuck
 }
 
 // stream keeps the first part of what is written to it, and may be read while a program
@@ -198,7 +174,7 @@ type stream struct {
 func (s *stream) Write(data []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kept = append(s.kept, data[:min(len(data), longest-len(s.kept))]...)
+	s.kept = append(s.kept, data[:min(len(data), maxOutput-len(s.kept))]...)
 	return len(data), nil
 }
 

@@ -123,23 +123,26 @@ func TestAChildThatKeepsThePipeDoesNotHoldTheAnswer(t *testing.T) {
 func TestEndlessOutputIsCut(t *testing.T) {
 	p := &Program{Path: script(t, `exec yes`), Limit: time.Second}
 	out, err := p.Run(t.Context(), "-q", "-x")
-	if err == nil || len(out.Stdout) > longest {
+	if err == nil || len(out.Stdout) > maxOutput {
 		t.Errorf("%d bytes, error %v", len(out.Stdout), err)
 	}
 }
 
 func TestTheProgramIsFoundOutsideOfPATHToo(t *testing.T) {
 	path := script(t, "")
+	t.Cleanup(func(usual []string) func() { return func() { Folders = usual } }(Folders))
+	Folders = nil
 	t.Setenv("PATH", filepath.Dir(path))
-	if got, err := (&Program{places: []string{}}).find(); got != path || err != nil {
+	if got, err := (&Program{}).find(); got != path || err != nil {
 		t.Errorf("in PATH: %q, %v", got, err)
 	}
 	t.Setenv("PATH", "/nowhere")
-	if got, err := (&Program{places: []string{"/nowhere", filepath.Dir(path)}}).find(); got != path || err != nil {
-		t.Errorf("in a usual place: %q, %v", got, err)
-	}
-	if _, err := (&Program{places: []string{"/nowhere"}}).Run(t.Context(), "-L"); !errors.Is(err, ErrNotInstalled) {
+	if _, err := (&Program{}).Run(t.Context(), "-L"); !errors.Is(err, ErrNotInstalled) {
 		t.Errorf("nowhere: %v", err)
+	}
+	Folders = []string{"/nowhere", filepath.Dir(path)}
+	if got, err := (&Program{}).find(); got != path || err != nil {
+		t.Errorf("in a usual place: %q, %v", got, err)
 	}
 	if _, err := (&Program{Path: "/nowhere/nvidia-smi"}).Run(t.Context(), "-L"); err == nil {
 		t.Error("a program that is not there ran")

@@ -49,10 +49,17 @@ func parseSamples(output []byte) []gpu.Sample {
 		if len(cells) != 6 || !isIndex(cells[0]) {
 			continue
 		}
-		g := gpu.Sample{Index: digits(cells[0]), UUID: cells[1], State: gpu.StateOK, Why: map[string]string{}}
-		row := csvRow{why: g.Why}
-		g.Memory.Total, g.Memory.Used = row.bytes("memory.total", cells[2]), row.bytes("memory.used", cells[3])
-		g.Utilization.GPU, g.Utilization.Memory = row.percent("utilization.gpu", cells[4]), row.percent("utilization.memory", cells[5])
+		why := map[string]string{}
+		percent := func(name, text string) *int {
+			return valueOf(why, name, strings.TrimSuffix(bare(text), " %"), parseNumber)
+		}
+		g := gpu.Sample{
+			Index: digits(cells[0]), UUID: cells[1], State: gpu.StateOK, Why: why,
+			Memory: gpu.Memory{
+				Total: valueOf(why, "memory.total", bare(cells[2]), parseBytes), Used: valueOf(why, "memory.used", bare(cells[3]), parseBytes),
+			},
+			Utilization: gpu.Utilization{GPU: percent("utilization.gpu", cells[4]), Memory: percent("utilization.memory", cells[5])},
+		}
 		found = append(found, g)
 	}
 	return found
@@ -80,28 +87,13 @@ func takeProcesses(gpus []gpu.Sample, a answer) {
 		if len(cells) != 4 || byUUID[cells[0]] == nil {
 			continue
 		}
-		g, row := byUUID[cells[0]], csvRow{why: map[string]string{}}
-		pid := row.number("pid", cells[1])
-		if pid == nil || *pid <= 0 {
+		g := byUUID[cells[0]]
+		pid, ok := parseNumber(cells[1])
+		if !ok || pid <= 0 {
 			continue
 		}
-		p := gpu.Process{PID: *pid, Name: cells[3], Kind: "compute", Memory: row.bytes("processes.memory", cells[2])}
-		if reason := row.why["processes.memory"]; reason != "" {
-			g.Why["processes.memory"] = reason
-		}
-		g.Processes = append(g.Processes, p)
+		g.Processes = append(g.Processes, gpu.Process{
+			PID: pid, Name: cells[3], Kind: "compute", Memory: valueOf(g.Why, processMemory, bare(cells[2]), parseBytes),
+		})
 	}
-}
-
-// csvRow reads the cells of a table as values reads elements.
-type csvRow struct{ why map[string]string }
-
-func (r csvRow) of(name, text string) *values {
-	return &values{e: &element{kids: []*element{{name: name, text: bare(text)}}}, why: r.why}
-}
-
-func (r csvRow) bytes(name, text string) *uint64 { return r.of(name, text).bytes(name, name) }
-func (r csvRow) number(name, text string) *int   { return r.of(name, text).number(name, name) }
-func (r csvRow) percent(name, text string) *int {
-	return r.number(name, strings.TrimSuffix(text, " %"))
 }

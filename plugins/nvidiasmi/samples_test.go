@@ -51,7 +51,6 @@ type rightAnswer struct {
 	GPU          *int
 	BusID        string `json:"bus_id"`
 	GoodRows     []int  `json:"good_rows"`
-	Field        string
 	Retired      []int
 	Pending      []bool
 	RemapPending *bool   `json:"remap_pending"`
@@ -109,12 +108,12 @@ func TestNoSampleIsForgotten(t *testing.T) {
 // public; the same machines show all the same values in this form, under the names of
 // textNames. Lines under other names are left out.
 func asXML(text []byte) []byte {
-	root := &element{name: "nvidia_smi_log"}
+	root := &element{XMLName: xml.Name{Local: "nvidia_smi_log"}}
 	var gpu *element
 	var path []string
 	begin := func() *element {
-		gpu = &element{name: "gpu", kids: []*element{{name: "processes"}, {name: "mig_devices"}}}
-		root.kids = append(root.kids, gpu)
+		gpu = &element{XMLName: xml.Name{Local: "gpu"}, Kids: []*element{{XMLName: xml.Name{Local: "processes"}}, {XMLName: xml.Name{Local: "mig_devices"}}}}
+		root.Kids = append(root.Kids, gpu)
 		return gpu
 	}
 	for line := range strings.Lines(string(text)) {
@@ -124,9 +123,9 @@ func asXML(text []byte) []byte {
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		if depth == 0 {
 			if name := textNames[key]; name != "" {
-				root.kids = append(root.kids, &element{name: name, text: value})
+				root.Kids = append(root.Kids, &element{XMLName: xml.Name{Local: name}, Text: value})
 			} else if id, is := strings.CutPrefix(content, "GPU "); is {
-				begin().id = id
+				begin().ID = id
 			}
 			continue
 		}
@@ -144,10 +143,10 @@ func put(gpu *element, path, value string) {
 	switch {
 	case path == "MIG Device":
 		list := gpu.kid("mig_devices")
-		list.kids = append(list.kids, &element{name: "mig_device"})
+		list.Kids = append(list.Kids, &element{XMLName: xml.Name{Local: "mig_device"}})
 	case path == "Processes/GPU instance ID":
 		list := gpu.kid("processes")
-		list.kids = append(list.kids, &element{name: "process_info"})
+		list.Kids = append(list.Kids, &element{XMLName: xml.Name{Local: "process_info"}})
 	}
 	name := textNames[path]
 	if name == "" || value == "" {
@@ -156,32 +155,32 @@ func put(gpu *element, path, value string) {
 	at := gpu
 	for part := range strings.SplitSeq(name, "/") {
 		var next *element
-		for _, kid := range at.kids { // the last of that name, for lists
-			if kid.name == part {
+		for _, kid := range at.Kids { // the last of that name, for lists
+			if kid.XMLName.Local == part {
 				next = kid
 			}
 		}
 		if next == nil {
-			next = &element{name: part}
-			at.kids = append(at.kids, next)
+			next = &element{XMLName: xml.Name{Local: part}}
+			at.Kids = append(at.Kids, next)
 		}
 		at = next
 	}
-	at.text = value
+	at.Text = value
 }
 
 func markup(e *element) string {
 	var b strings.Builder
-	b.WriteString("<" + e.name)
-	if e.id != "" {
-		b.WriteString(` id="` + e.id + `"`)
+	b.WriteString("<" + e.XMLName.Local)
+	if e.ID != "" {
+		b.WriteString(` id="` + e.ID + `"`)
 	}
 	b.WriteString(">")
-	xml.EscapeText(&b, []byte(e.text))
-	for _, kid := range e.kids {
+	xml.EscapeText(&b, []byte(e.Text))
+	for _, kid := range e.Kids {
 		b.WriteString(markup(kid))
 	}
-	b.WriteString("</" + e.name + ">\n")
+	b.WriteString("</" + e.XMLName.Local + ">\n")
 	return b.String()
 }
 

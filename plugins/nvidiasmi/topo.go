@@ -10,31 +10,26 @@ import (
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
-// Topology is the table of nvidia-smi topo -m.
+// Topology is the table of nvidia-smi topo -m, as far as it is about GPUs. The affinities in it
+// are those of the process that asked (a cpuset cuts them); muster takes them from sysfs instead.
 type Topology struct {
-	Header     []int // GPU numbers that the header names
-	Rows       []TopologyRow
-	NICs       []string // device names, where told, in the order of the columns
-	HasNUMA    bool     // the header has these columns
-	HasGPUNUMA bool
-	Problems   []string // what does not fit
-	gpusFit    bool     // no problem is among the cells of the GPUs
+	Header   []int // GPU numbers in the header
+	Rows     []TopologyRow
+	NICs     int      // columns of network devices
+	Problems []string // what does not fit
+	gpusFit  bool     // no problem is among the cells of the GPUs
 }
 
-// TopologyRow is the row of one GPU, its texts as printed. The affinities are those of
-// the process that asked (a cpuset cuts them); muster takes them from sysfs instead.
+// TopologyRow is the row of one GPU, with a cell for each GPU in the header.
 type TopologyRow struct {
-	GPU                int
-	Cells              []string // one for each GPU of the header
-	CPU, NUMA, GPUNUMA string
-	Damaged            bool // columns are shifted: the affinities are left out
+	GPU   int
+	Cells []string
 }
 
 var (
 	escapes   = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
 	gpuColumn = regexp.MustCompile(`^GPU(\d{1,4})`)
 	gpuRow    = regexp.MustCompile(`^GPU(\d{1,4})\s`)
-	nicLegend = regexp.MustCompile(`^(NIC\d+):\s*(\S+)$`)
 	linkCell  = regexp.MustCompile(`^(X|SYS|NODE|PHB|PXB|PIX|SOC|NV[1-9]\d{0,3})$`)
 )
 
@@ -42,19 +37,13 @@ var (
 // table; a damaged one is returned with its problems.
 func ParseTopology(output []byte) (*Topology, error) {
 	var t *Topology
-	legend := false
 	for line := range strings.Lines(escapes.ReplaceAllString(string(output), "")) {
-		line = strings.TrimRight(line, "\r\n")
 		text := strings.TrimSpace(line)
 		switch {
 		case t == nil:
 			t = parseHeader(text)
-		case strings.HasPrefix(text, "Legend") || strings.HasPrefix(text, "NIC Legend"):
-			legend = true
-		case legend:
-			t.nameNIC(text)
 		case gpuRow.MatchString(text):
-			t.addRow(strings.TrimLeft(line, " "))
+			t.addRow(strings.Trim(line, " \r\n"))
 		}
 	}
 	if t == nil {
@@ -70,51 +59,33 @@ func ParseTopology(output []byte) (*Topology, error) {
 // parseHeader reads the names of the columns; nil: this line is no header. The names may
 // have lost the tabs between them.
 func parseHeader(text string) *Topology {
-	names, affinities, found := strings.Cut(text, "CPU Affinity")
+	names, _, found := strings.Cut(text, "CPU Affinity")
 	if !found || !gpuColumn.MatchString(text) {
 		return nil
 	}
-	t := &Topology{
-		HasNUMA:    strings.Contains(affinities, "NUMA Affinity"),
-		HasGPUNUMA: strings.Contains(affinities, "GPU NUMA ID"),
-		gpusFit:    true,
-	}
+	t := &Topology{gpusFit: true}
 	for _, name := range strings.Fields(names) {
 		for m := gpuColumn.FindStringSubmatch(name); m != nil; m = gpuColumn.FindStringSubmatch(name) {
 			t.Header = append(t.Header, digits(m[1]))
 			name = name[len(m[0]):]
 		}
 		if name != "" {
-			t.NICs = append(t.NICs, name)
+			t.NICs++
 		}
 	}
 	return t
 }
 
-// nameNIC takes the device name of a column "NIC3" from a line of the legend.
-func (t *Topology) nameNIC(text string) {
-	if m := nicLegend.FindStringSubmatch(text); m != nil {
-		if i := slices.Index(t.NICs, m[1]); i >= 0 {
-			t.NICs[i] = m[2]
-		}
-	}
-}
-
 // addRow reads the row of a GPU: its name, a cell for each GPU and NIC, the affinities.
 func (t *Topology) addRow(line string) {
-	cells := t.split(line)
-	row := TopologyRow{GPU: digits(gpuRow.FindStringSubmatch(line)[1])}
-	width := len(t.Header) + len(t.NICs)
-	row.Cells = cells[min(1, len(cells)):min(1+len(t.Header), len(cells))]
-	if bad := slices.IndexFunc(cells[1:min(1+width, len(cells))], isBadCell); bad >= 0 || len(cells) < 1+width {
-		row.Damaged = true
+	cells := t.split(line)[1:]
+	row := TopologyRow{GPU: digits(gpuRow.FindStringSubmatch(line)[1]), Cells: cells[:min(len(t.Header), len(cells))]}
+	width := len(t.Header) + t.NICs
+	if bad := slices.IndexFunc(cells[:min(width, len(cells))], isBadCell); bad >= 0 || len(cells) < width {
 		t.Problems = append(t.Problems, fmt.Sprintf("bad cell in GPU%d", row.GPU))
 		if len(row.Cells) < len(t.Header) || bad >= 0 && bad < len(t.Header) {
 			t.gpusFit = false
 		}
-	}
-	if !row.Damaged {
-		t.readAffinities(&row, cells[1+width:])
 	}
 	t.Rows = append(t.Rows, row)
 }
@@ -132,7 +103,7 @@ func (t *Topology) split(line string) []string {
 		}
 		return cells
 	}
-	width := 1 + len(t.Header) + len(t.NICs)
+	width := 1 + len(t.Header) + t.NICs
 	if cells := untab(line); len(cells) >= width && !slices.ContainsFunc(cells[1:width], isBadCell) {
 		return cells
 	}
@@ -155,39 +126,6 @@ func untab(line string) []string {
 		at = (end/8 + 1) * 8
 	}
 	return cells
-}
-
-// readAffinities reads what is behind the cells: CPU, NUMA, an empty field, GPU NUMA. A
-// NUMA value of N/A has one more empty field before it. Retyped rows have the values only.
-func (t *Topology) readAffinities(row *TopologyRow, fields []string) {
-	columns := 1
-	if t.HasNUMA {
-		columns++
-	}
-	if t.HasGPUNUMA {
-		columns++
-	}
-	at := func(i int) string {
-		if i < len(fields) {
-			return fields[i]
-		}
-		return ""
-	}
-	row.CPU = at(0)
-	next := 1
-	if t.HasNUMA {
-		if at(1) == "" && at(2) == "N/A" && (!t.HasGPUNUMA || len(fields) > columns+1) {
-			next = 2
-		}
-		row.NUMA = at(next)
-		next++
-	}
-	if t.HasGPUNUMA {
-		if len(fields) > columns {
-			next++
-		}
-		row.GPUNUMA = at(next)
-	}
 }
 
 // check compares header and rows, and each cell of a pair with the other.
@@ -222,8 +160,8 @@ func (t *Topology) fault(format string, args ...any) {
 	t.gpusFit = false
 }
 
-// Links are the ways between the GPUs, in the order of the header. They are trusted only
-// as a whole. SOC is the word of old drivers for SYS.
+// Links are the links between the GPUs, in the order of the header. They are trusted only
+// as a whole. SOC is the name that old drivers have for SYS.
 func (t *Topology) Links() ([][]gpu.Link, error) {
 	if !t.gpusFit {
 		return nil, fmt.Errorf("table of nvidia-smi topo -m is damaged: %s", strings.Join(t.Problems, "; "))
@@ -231,10 +169,7 @@ func (t *Topology) Links() ([][]gpu.Link, error) {
 	links := make([][]gpu.Link, len(t.Rows))
 	for i, row := range t.Rows {
 		for _, cell := range row.Cells {
-			if cell == "SOC" {
-				cell = "SYS"
-			}
-			links[i] = append(links[i], gpu.Link(cell))
+			links[i] = append(links[i], gpu.Link(strings.Replace(cell, "SOC", "SYS", 1)))
 		}
 	}
 	return links, nil

@@ -34,16 +34,20 @@ type values struct {
 	absent string // reason for what is not there
 }
 
+func newValues(e *element, absent string) *values {
+	return &values{e: e, why: map[string]string{}, absent: absent}
+}
+
 // text finds the text of the first path that is there.
 func (v *values) text(name string, paths ...string) (string, bool) {
 	for _, path := range paths {
 		if found := v.e.at(path); found != nil {
-			return found.text, true
+			return found.text(), true
 		}
 		// What a GPU lacks as a whole has no parts: <remapped_rows>N/A</remapped_rows>.
 		if parent, _, nested := strings.Cut(path, "/"); nested {
-			if found := v.e.kid(parent); found != nil && len(found.kids) == 0 && found.text != "" {
-				return found.text, true
+			if found := v.e.kid(parent); found != nil && len(found.Kids) == 0 && found.text() != "" {
+				return found.text(), true
 			}
 		}
 	}
@@ -52,56 +56,93 @@ func (v *values) text(name string, paths ...string) (string, bool) {
 }
 
 // says notes that nvidia-smi says something else than a value.
-func (v *values) says(name, text string) {
-	v.why[name] = fmt.Sprintf("nvidia-smi says %q", clip(text, 120))
-}
+func (v *values) says(name, text string) { v.why[name] = says(text) }
 
-func clip(text string, most int) string {
-	if len(text) > most {
-		return strings.ToValidUTF8(text[:most], "") + "…"
+func says(text string) string { return fmt.Sprintf("nvidia-smi says %q", clip(text, 120)) }
+
+func clip(text string, longest int) string {
+	if len(text) > longest {
+		return strings.ToValidUTF8(text[:longest], "") + "…"
 	}
 	return text
 }
 
 // optional is a text that may be missing.
 func (v *values) optional(path string) string {
-	if found := v.e.at(path); found != nil && !isNothing(found.text) {
-		return found.text
+	if found := v.e.at(path); found != nil && !isNothing(found.text()) {
+		return found.text()
 	}
 	return ""
 }
 
-// quantity is a number with its unit: "81920 MiB", "16x", "5".
-var quantity = regexp.MustCompile(`^(\d{1,19}) ?([A-Za-z]*)$`)
-
-func (v *values) number(name string, paths ...string) *int {
-	text, told := v.text(name, paths...)
-	if !told {
+// valueOf reads a value of any type; where it cannot, why says what nvidia-smi says instead.
+func valueOf[T any](why map[string]string, name, text string, parse func(string) (T, bool)) *T {
+	value, ok := parse(text)
+	if !ok {
+		why[name] = says(text)
 		return nil
 	}
-	if m := quantity.FindStringSubmatch(text); m != nil && (m[2] == "" || m[2] == "x") {
-		if n, err := strconv.ParseInt(m[1], 10, 32); err == nil {
-			return new(int(n))
-		}
+	return &value
+}
+
+func read[T any](v *values, name string, parse func(string) (T, bool), paths []string) *T {
+	if text, told := v.text(name, paths...); told {
+		return valueOf(v.why, name, text, parse)
 	}
-	v.says(name, text)
 	return nil
 }
 
-var units = map[string]uint64{"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "MB": 1 << 20, "GiB": 1 << 30}
+func (v *values) number(name string, paths ...string) *int { return read(v, name, parseNumber, paths) }
 
-func (v *values) bytes(name string, paths ...string) *uint64 {
-	text, told := v.text(name, paths...)
-	if !told {
-		return nil
+func (v *values) bytes(name string, paths ...string) *uint64 { return read(v, name, parseBytes, paths) }
+
+func (v *values) yes(name string, paths ...string) *bool { return read(v, name, parseYes, paths) }
+
+func (v *values) word(name string, paths ...string) *string { return read(v, name, parseWord, paths) }
+
+func (v *values) version(name string, paths ...string) *string {
+	return read(v, name, func(text string) (string, bool) { return text, versionForm.MatchString(text) }, paths)
+}
+
+var (
+	// quantity is a number with its unit: "81920 MiB", "16x", "5".
+	quantity    = regexp.MustCompile(`^(\d{1,19}) ?([A-Za-z]*)$`)
+	versionForm = regexp.MustCompile(`^\d{1,6}(\.\d{1,6}){1,5}$`)
+	units       = map[string]uint64{"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "MB": 1 << 20, "GiB": 1 << 30}
+)
+
+func parseNumber(text string) (int, bool) {
+	m := quantity.FindStringSubmatch(text)
+	if m == nil || m[2] != "" && m[2] != "x" {
+		return 0, false
 	}
-	if m := quantity.FindStringSubmatch(text); m != nil && units[m[2]] != 0 {
-		if n, err := strconv.ParseUint(m[1], 10, 64); err == nil && n <= math.MaxUint64/units[m[2]] {
-			return new(n * units[m[2]])
-		}
+	n, err := strconv.ParseInt(m[1], 10, 32)
+	return int(n), err == nil
+}
+
+func parseBytes(text string) (uint64, bool) {
+	m := quantity.FindStringSubmatch(text)
+	if m == nil || units[m[2]] == 0 {
+		return 0, false
 	}
-	v.says(name, text)
-	return nil
+	n, err := strconv.ParseUint(m[1], 10, 64)
+	return n * units[m[2]], err == nil && n <= math.MaxUint64/units[m[2]]
+}
+
+func parseYes(text string) (yes, known bool) {
+	switch strings.ToLower(text) {
+	case "yes", "enabled", "active", "on":
+		return true, true
+	case "no", "disabled", "not active", "off":
+		return false, true
+	}
+	return false, false
+}
+
+// parseWord writes a name as muster does: "Exclusive_Process" and "In Progress" are
+// exclusive_process and in_progress.
+func parseWord(text string) (string, bool) {
+	return strings.ReplaceAll(strings.ToLower(clip(bare(text), 60)), " ", "_"), !isNothing(text)
 }
 
 // sum adds up those of the counters that the GPU has. One that is there and cannot be
@@ -131,46 +172,4 @@ func (v *values) sum(name string, paths ...string) *uint64 {
 		v.says(name, said)
 	}
 	return sum
-}
-
-// yes reads the words for yes and no.
-func (v *values) yes(name string, paths ...string) *bool {
-	text, told := v.text(name, paths...)
-	switch strings.ToLower(text) {
-	case "yes", "enabled", "active", "on":
-		return new(true)
-	case "no", "disabled", "not active", "off":
-		return new(false)
-	}
-	if told {
-		v.says(name, text)
-	}
-	return nil
-}
-
-// word reads a name and writes it as muster does: "Exclusive_Process" and "In Progress"
-// are exclusive_process and in_progress.
-func (v *values) word(name string, paths ...string) *string {
-	text, told := v.text(name, paths...)
-	if !told {
-		return nil
-	}
-	if isNothing(text) {
-		v.says(name, text)
-		return nil
-	}
-	return new(strings.ReplaceAll(strings.ToLower(clip(bare(text), 60)), " ", "_"))
-}
-
-var versionForm = regexp.MustCompile(`^\d{1,6}(\.\d{1,6}){1,5}$`)
-
-func (v *values) version(name, path string) *string {
-	text, told := v.text(name, path)
-	if told && versionForm.MatchString(text) {
-		return &text
-	}
-	if told {
-		v.says(name, text)
-	}
-	return nil
 }

@@ -3,10 +3,8 @@ package nvidiasmi
 import (
 	"bytes"
 	"cmp"
-	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -28,65 +26,31 @@ var rootElement = []byte("<nvidia_smi_log")
 // ParseXML reads the answer of nvidia-smi -q -x. With an error the log holds what came
 // before it.
 func ParseXML(output []byte) (*Log, error) {
-	log := &Log{}
-	begin := bytes.Index(output, rootElement)
+	begin := bytes.Index(output, []byte("<nvidia_smi_log"))
 	if begin < 0 {
-		log.finish(&element{})
-		return log, errors.New("nvidia-smi -q -x shows no <nvidia_smi_log>")
+		return readLog(nil), errors.New("nvidia-smi -q -x shows no <nvidia_smi_log>")
 	}
-	head, gpus, err := readLog(newTreeReader(output[begin:]))
-	log.finish(head)
-	for _, card := range gpus {
-		log.GPUs = append(log.GPUs, readGPU(card, log.absence()))
-	}
+	kids, err := readTree(output[begin:])
+	log := readLog(kids)
 	if err != nil {
-		return log, fmt.Errorf("nvidia-smi -q -x after %d GPUs: %w", len(gpus), err)
+		return log, fmt.Errorf("nvidia-smi -q -x after %d GPUs: %w", len(log.GPUs), err)
 	}
 	return log, nil
 }
 
-// readLog reads the elements of the machine, and those of each GPU that came whole.
-func readLog(t *treeReader) (head *element, gpus []*element, err error) {
-	head = &element{}
-	if _, err := t.dec.Token(); err != nil { // the root itself
-		return head, nil, unfinished(err)
+func readLog(kids []*element) *Log {
+	v := newValues(&element{Kids: kids}, "not in the output of nvidia-smi -q -x")
+	log := &Log{
+		Driver: v.version("driver", "driver_version"), CUDA: v.version("cuda", "cuda_version"),
+		Attached: v.number("attached", "attached_gpus"), Why: v.why,
 	}
-	for {
-		token, err := t.dec.Token()
-		if err != nil {
-			return head, gpus, unfinished(err)
-		}
-		switch token := token.(type) {
-		case xml.EndElement:
-			return head, gpus, nil
-		case xml.StartElement:
-			t.left = mostKids
-			e, err := t.read(token, 1)
-			switch {
-			case err != nil:
-				return head, gpus, err
-			case e.name != "gpu":
-				head.kids = append(head.kids, e)
-			case len(gpus) == mostGPUs:
-				return head, gpus, io.ErrShortBuffer
-			default:
-				gpus = append(gpus, e)
-			}
-		}
-	}
-}
-
-// mostGPUs of one machine; NVML itself stops at 64 devices, this leaves room.
-const mostGPUs = 1024
-
-// finish reads what is told of the machine.
-func (l *Log) finish(head *element) {
-	v := values{e: head, why: map[string]string{}, absent: `not in the output of nvidia-smi -q -x`}
-	l.Driver = v.version("driver", "driver_version")
-	l.CUDA = v.version("cuda", "cuda_version")
-	l.Attached = v.number("attached", "attached_gpus")
 	delete(v.why, "attached")
-	l.Why = v.why
+	for _, e := range kids {
+		if e.XMLName.Local == "gpu" {
+			log.GPUs = append(log.GPUs, readGPU(e, log.absence()))
+		}
+	}
+	return log
 }
 
 // absence is the reason for elements that are not there.
@@ -100,7 +64,7 @@ func (l *Log) absence() string {
 // readGPU reads one GPU. Old and new names of an element stand side by side; the first
 // that is there counts.
 func readGPU(e *element, absent string) gpu.GPU {
-	v := values{e: e, why: map[string]string{}, absent: absent}
+	v := newValues(e, absent)
 	card := gpu.GPU{
 		Index: -1,
 		UUID:  v.optional("uuid"),
@@ -149,7 +113,7 @@ func readGPU(e *element, absent string) gpu.GPU {
 	}
 	card.PCI, _ = gpu.SysfsPCI(v.optional("pci/pci_bus_id"))
 	if card.PCI == "" {
-		card.PCI, _ = gpu.SysfsPCI(e.id)
+		card.PCI, _ = gpu.SysfsPCI(e.ID)
 	}
 	return card
 }
@@ -191,8 +155,8 @@ func (v *values) state() string {
 		return state
 	}
 	for _, path := range []string{"uuid", "fb_memory_usage/total", "fb_memory_usage/used"} {
-		if found := v.e.at(path); found != nil && isError(found.text) {
-			v.says("state", found.text)
+		if found := v.e.at(path); found != nil && isError(found.text()) {
+			v.says("state", found.text())
 			return gpu.StateUnknown
 		}
 	}
@@ -214,15 +178,14 @@ func (v *values) recovery() *string {
 	if v.e.at("gpu_recovery_action") != nil {
 		return nil
 	}
-	known := map[string]string{}
-	status := values{e: v.e.at("gpu_reset_status"), why: known}
-	if reset := status.yes("", "reset_required"); reset != nil && *reset {
-		delete(v.why, "recovery")
-		return new("gpu_reset")
-	}
-	if drain := status.yes("", "drain_and_reset_recommended"); drain != nil && *drain {
-		delete(v.why, "recovery")
-		return new("drain_and_reset")
+	status := newValues(v.e.at("gpu_reset_status"), "")
+	for _, action := range []struct{ element, name string }{
+		{"reset_required", "gpu_reset"}, {"drain_and_reset_recommended", "drain_and_reset"},
+	} {
+		if gpu.IsTrue(status.yes("", action.element)) {
+			delete(v.why, "recovery")
+			return new(action.name)
+		}
 	}
 	return nil
 }
@@ -236,10 +199,10 @@ func (v *values) fabric() *string {
 	}
 	// Here an error's words are the value.
 	status := v.e.at("fabric/status")
-	if status == nil || status.text == "" || strings.EqualFold(status.text, "n/a") || strings.EqualFold(status.text, "success") {
+	if status == nil || slices.Contains([]string{"", "n/a", "success"}, strings.ToLower(status.text())) {
 		return state
 	}
-	v.says("fabric", status.text)
+	v.says("fabric", status.text())
 	return new("failed")
 }
 
@@ -259,82 +222,85 @@ func (v *values) throttled() []string {
 		prefix = "clocks_throttle_reasons/clocks_throttle_reason_"
 	}
 	var active []string
-	known := false
 	for _, reason := range throttles {
-		is := v.yes("throttled", prefix+reason.element)
-		known = known || is != nil
-		if is != nil && *is {
+		switch is := v.yes("throttled", prefix+reason.element); {
+		case gpu.IsTrue(is):
 			active = append(active, reason.name)
+		case is != nil && active == nil:
+			active = []string{}
 		}
 	}
-	if !known {
-		return nil
+	if active != nil {
+		delete(v.why, "throttled")
 	}
-	delete(v.why, "throttled")
-	return append([]string{}, active...)
+	return active
 }
+
+const processMemory = "processes.memory"
 
 // kinds are the types of processes.
 var kinds = map[string]string{"C": "compute", "G": "graphics", "C+G": "both", "M": "mps", "M+C": "mps"}
 
 func kind(letters string) string { return cmp.Or(kinds[letters], strings.ToLower(letters)) }
 
-// processes reads who holds memory. A list that says "N/A" is not an empty one.
-func (v *values) processes() []gpu.Process {
-	list := v.e.at("processes")
+// list finds the items of a list; nil with a reason where it says "N/A", which is not an empty one.
+func (v *values) list(name, path, item string) []values {
+	list := v.e.at(path)
 	switch {
 	case list == nil:
-		v.why["processes"] = v.absent
+		v.why[name] = v.absent
 		return nil
-	case len(list.kids) == 0 && list.text != "" && !strings.EqualFold(list.text, "none"):
-		v.says("processes", list.text)
+	case len(list.Kids) == 0 && list.text() != "" && !strings.EqualFold(list.text(), "none"):
+		v.says(name, list.text())
+		return nil
+	}
+	items := []values{}
+	for _, e := range list.Kids {
+		if e.XMLName.Local == item {
+			items = append(items, *newValues(e, v.absent))
+		}
+	}
+	return items
+}
+
+// processes reads who holds memory.
+func (v *values) processes() []gpu.Process {
+	items := v.list("processes", "processes", "process_info")
+	if items == nil {
 		return nil
 	}
 	found := []gpu.Process{}
-	for _, e := range list.kids {
-		of := values{e: e, why: map[string]string{}, absent: v.absent}
+	for _, of := range items {
 		pid := of.number("pid", "pid")
-		if e.name != "process_info" || pid == nil {
+		if pid == nil {
 			continue
 		}
-		process := gpu.Process{
+		found = append(found, gpu.Process{
 			PID: *pid, Name: of.optional("process_name"), Kind: kind(of.optional("type")),
-			Memory: of.bytes("processes.memory", "used_memory"),
+			Memory: of.bytes(processMemory, "used_memory"),
 			GI:     of.number("", "gpu_instance_id"), CI: of.number("", "compute_instance_id"),
+		})
+		if why := of.why[processMemory]; why != "" {
+			v.why[processMemory] = why
 		}
-		if why := of.why["processes.memory"]; why != "" {
-			v.why["processes.memory"] = why
-		}
-		found = append(found, process)
 	}
 	return found
 }
 
 // instances reads the MIG devices; their names come from nvidia-smi -L.
 func (v *values) instances() []gpu.MIGInstance {
-	list := v.e.at("mig_devices")
-	switch {
-	case list == nil:
-		v.why["mig.instances"] = v.absent
-		return nil
-	case len(list.kids) == 0 && list.text != "" && !strings.EqualFold(list.text, "none"):
-		v.says("mig.instances", list.text)
+	items := v.list("mig.instances", "mig_devices", "mig_device")
+	if items == nil {
 		return nil
 	}
 	found := []gpu.MIGInstance{}
-	for _, e := range list.kids {
-		of := values{e: e, why: map[string]string{}}
-		index := of.number("", "index")
-		if e.name != "mig_device" || index == nil {
-			continue
+	for _, of := range items {
+		if index := of.number("", "index"); index != nil {
+			found = append(found, gpu.MIGInstance{
+				Index: *index, GI: of.number("", "gpu_instance_id"), CI: of.number("", "compute_instance_id"),
+				Memory: of.bytes("", "fb_memory_usage/total"), Used: of.bytes("", "fb_memory_usage/used"),
+			})
 		}
-		found = append(found, gpu.MIGInstance{
-			Index:  *index,
-			GI:     of.number("", "gpu_instance_id"),
-			CI:     of.number("", "compute_instance_id"),
-			Memory: of.bytes("", "fb_memory_usage/total"),
-			Used:   of.bytes("", "fb_memory_usage/used"),
-		})
 	}
 	slices.SortStableFunc(found, func(a, b gpu.MIGInstance) int { return a.Index - b.Index })
 	return found

