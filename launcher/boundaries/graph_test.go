@@ -89,6 +89,9 @@ func (g graph) packages() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(g)), func(p string) bool { return !own(p) })
 }
 
+// textPackage writes numbers and names; it imports nothing of this module, and anybody may import it.
+const textPackage = "launcher/internal/text"
+
 // matching lists the packages that a pattern stands for.
 func (g graph) matching(pattern string) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(g)), func(p string) bool { return !matches(pattern, p) })
@@ -113,6 +116,9 @@ func (g graph) path(from string, patterns []string, direct bool) []string {
 				continue
 			}
 			came[next] = queue[0]
+			if next == textPackage {
+				continue
+			}
 			if matchesAny(patterns, next) {
 				return walk(came, next)
 			}

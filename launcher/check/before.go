@@ -3,7 +3,6 @@ package check
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/plan"
@@ -162,24 +161,5 @@ func lowered(severity Severity, unless bool, to Severity) Severity {
 	return severity
 }
 
-// bytesWord shows bytes as people do.
-func bytesWord(n uint64) string {
-	switch {
-	case n >= 100<<20:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.4g MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.4g KiB", float64(n)/(1<<10))
-}
-
 // mostNamed is how many hosts are named one by one.
 const mostNamed = 8
-
-// listed joins names, of many the first ones.
-func listed(names []string) string {
-	if n := len(names); n > mostNamed {
-		return strings.Join(names[:mostNamed], ", ") + fmt.Sprintf(" and %d more", n-mostNamed)
-	}
-	return strings.Join(names, ", ")
-}

@@ -25,7 +25,7 @@ func TestHealthyHostsAreSilent(t *testing.T) {
 		"interfaces named":  healthy(t, 2, "", `env = { NCCL_SOCKET_IFNAME = "=eno1", GLOO_SOCKET_IFNAME = "eno1", NCCL_IB_HCA = "mlx5" }`),
 	} {
 		if found := Before(c.Input); len(found) > 0 {
-			t.Errorf("%s:\n%s", name, text(found))
+			t.Errorf("%s:\n%s", name, inWords(found))
 		}
 	}
 }
@@ -43,11 +43,11 @@ func TestWhatIsNotKnownIsNoFinding(t *testing.T) {
 		h.Facts = facts.Host{ID: h.Facts.ID, Devices: &facts.Devices{Inventory: &gpu.Inventory{GPUs: gpus}}}
 	}
 	if found := Before(c.Input); len(found) > 0 {
-		t.Error(text(found))
+		t.Error(inWords(found))
 	}
 	c.Hosts[1].Facts.Devices = nil // not looked at
 	if found := Before(c.Input); len(found) > 0 {
-		t.Error(text(found))
+		t.Error(inWords(found))
 	}
 }
 
@@ -95,7 +95,7 @@ func (s scenario) run(t *testing.T) {
 	s.wrong(c)
 	found := Before(c.Input)
 	if len(found) != 1 {
-		t.Fatalf("want one finding, got\n%s", text(found))
+		t.Fatalf("want one finding, got\n%s", inWords(found))
 	}
 	f := found[0]
 	where := f.Host
@@ -103,7 +103,7 @@ func (s scenario) run(t *testing.T) {
 		where += fmt.Sprint(" ", *f.GPU)
 	}
 	if f.Code != s.code || f.Severity != s.severity || s.where != "-" && where != s.where || !strings.Contains(f.Message, s.says) || !strings.Contains(f.Fix, s.fix) {
-		t.Errorf("want %s %s of %q with %q and %q, got\n%s", s.severity, s.code, s.where, s.says, s.fix, text(found))
+		t.Errorf("want %s %s of %q with %q and %q, got\n%s", s.severity, s.code, s.where, s.says, s.fix, inWords(found))
 	}
 	if !strings.HasPrefix(f.Message, f.Where()) {
 		t.Errorf("%q does not begin with %q", f.Message, f.Where())
@@ -149,14 +149,14 @@ func TestXidsThatSayNothingOfAGPUAreSilent(t *testing.T) {
 		c := healthy(t, 2, "")
 		wrong(c)
 		if found := Before(c.Input); len(found) > 0 {
-			t.Errorf("%s:\n%s", name, text(found))
+			t.Errorf("%s:\n%s", name, inWords(found))
 		}
 	}
 	c := healthy(t, 2, "")
 	xid(1, 3, 48, 1, "DBE")(c)
 	xid(1, 3, 45, 3, "caused by previous Xid 48")(c)
 	if found := Before(c.Input); len(found) != 1 || !strings.Contains(found[0].Message, "Xid 48") {
-		t.Errorf("a consequence beside its cause:\n%s", text(found))
+		t.Errorf("a consequence beside its cause:\n%s", inWords(found))
 	}
 }
 
@@ -293,7 +293,7 @@ func TestWhatHoldsAGPUWithoutUsingIt(t *testing.T) {
 	c.card(0, 2).Memory.Used = ptr(uint64(1 << 30))
 	inUse(bobs)(c.card(0, 5))
 	if found := Before(c.Input); len(found) > 0 {
-		t.Error(text(found))
+		t.Error(inWords(found))
 	}
 }
 
@@ -308,7 +308,7 @@ func TestCardsWithoutABridgeAreWhole(t *testing.T) {
 		}
 	}
 	if found := Before(c.Input); len(found) > 0 {
-		t.Error(text(found))
+		t.Error(inWords(found))
 	}
 }
 
@@ -325,17 +325,17 @@ func TestPartsOfAGPUAreJudgedOneByOne(t *testing.T) {
 	g = c.card(0, 0)
 	c.plan("backend = \"gloo\"")
 	if found := Before(c.Input); len(found) > 0 {
-		t.Fatal(text(found))
+		t.Fatal(inWords(found))
 	}
 	g.Processes = []gpu.Process{{PID: 7, Name: "python", Kind: "compute", Memory: ptr(uint64(20 << 30)), GI: ptr(2), CI: ptr(0)}}
 	g.MIG.Instances[1].Used = ptr(uint64(20 << 30))
 	found := Before(c.Input)
 	if len(found) != 1 || found[0].Code != codes.GPUInUse || !strings.Contains(found[0].Message, "MIG device 1 of GPU 0: 20.0 GiB in use: python (pid 7") {
-		t.Error(text(found))
+		t.Error(inWords(found))
 	}
 	g.Processes, g.MIG.Instances = nil, g.MIG.Instances[:1]
 	if found := Before(c.Input); len(found) != 1 || found[0].Code != codes.GPUMissing {
-		t.Error(text(found))
+		t.Error(inWords(found))
 	}
 }
 
@@ -345,7 +345,7 @@ func TestAGivenPartOfAMachineIsWhole(t *testing.T) {
 	c.facts(1).Devices.PCIDevices = 16
 	c.facts(1).Environ = map[string]string{"SLURM_JOB_ID": "7"}
 	if found := Before(c.Input); len(found) > 0 {
-		t.Error(text(found))
+		t.Error(inWords(found))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/collective"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plural"
 )
@@ -163,7 +164,7 @@ func (c *collectiveJudge) rates(all sum) {
 	if all.trouble != "" || all.seconds == 0 {
 		return
 	}
-	words := fmt.Sprintf("an all-reduce of %s over %s takes %s", bytesWord(uint64(all.bytes)), plural.Of(len(c.Plan.Ranks), "rank"), timeWord(all.seconds))
+	words := fmt.Sprintf("an all-reduce of %s over %s takes %s", text.Bytes(uint64(all.bytes)), plural.Of(len(c.Plan.Ranks), "rank"), timeWord(all.seconds))
 	var rates []float64
 	for _, p := range c.pairs {
 		if p.trouble == "" {

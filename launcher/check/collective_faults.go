@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/collective"
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // fault is an error of ranks' own program, of which all say the same.
@@ -68,7 +69,7 @@ func (c *collectiveJudge) placeOf(ranks []int) (where Finding, place string) {
 		return where, fmt.Sprintf("on all %d hosts", len(hosts))
 	case len(hosts) > 1:
 		slices.Sort(names)
-		return where, "on " + listed(names)
+		return where, "on " + text.List(names, mostNamed)
 	case len(ranks) == 1 && len(c.ranksOn(hosts[0])) > 1:
 		return c.rankFinding(where.Code, ranks[0]), fmt.Sprintf("in rank %d", ranks[0])
 	}

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // differing is a value that should be the same on all hosts.
@@ -76,7 +78,7 @@ func (j *judge) names(hosts []int) string {
 	for i, host := range hosts {
 		names[i] = j.in.Hosts[host].Name
 	}
-	return listed(names)
+	return text.List(names, mostNamed)
 }
 
 // each collects a value of every host, without those that do not tell it.

@@ -13,10 +13,10 @@ func TestAJobFileHasTheLastWordOnFindings(t *testing.T) {
 	found := []Finding{{Code: codes.GPULost, Severity: Fail}, {Code: codes.PCIeNarrow, Severity: Warn}, {Code: codes.ECCHistory, Severity: Info}}
 	got := Apply(found, config.Check{Ignore: []string{codes.GPULost}, Severity: map[string]Severity{codes.ECCHistory: Fail, codes.PCIeNarrow: Info}})
 	if len(got) != 2 || got[0].Code != codes.ECCHistory || got[0].Severity != Fail || got[1].Severity != Info || Verdict(got) != Failed {
-		t.Error(text(got))
+		t.Error(inWords(got))
 	}
 	if got := Apply(found, config.Check{}); len(got) != 3 || Verdict(got) != Failed {
-		t.Error(text(got))
+		t.Error(inWords(got))
 	}
 	if found[0].Severity != Fail || Verdict(found[1:]) != Warned || Verdict(found[2:]) != Passed || Verdict(nil) != Passed {
 		t.Error("verdicts, or the findings given are changed")
@@ -27,10 +27,10 @@ func TestAJobFileHasTheLastWordOnFindings(t *testing.T) {
 func TestThePlansOwnWordsAreFindings(t *testing.T) {
 	p := &plan.Plan{Warnings: []plan.Problem{{Code: "slow_group", Host: "a", Message: "a: slow"}, {Code: "busy_device", Message: "said by gpu_in_use"}}}
 	if got := Planned(p.Warnings); len(got) != 1 || got[0].Code != "slow_group" || got[0].Severity != Warn || got[0].Host != "a" {
-		t.Error(text(got))
+		t.Error(inWords(got))
 	}
 	if got := Refused(p.Warnings); len(got) != 2 || Verdict(got) != Failed {
-		t.Error(text(got))
+		t.Error(inWords(got))
 	}
 }
 

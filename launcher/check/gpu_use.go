@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins/gpu"
@@ -30,7 +31,7 @@ func (h *hostJudge) use(g usedGPU) {
 		}
 		if s.unexplained > idleMemory {
 			h.sayOf(g, codes.MemoryUnexplained, h.busySeverity(g, device), h.unexplainedFix(g),
-				"%s%s in use that no process here explains", ofPart(device), bytesWord(s.unexplained))
+				"%s%s in use that no process here explains", ofPart(device), text.Bytes(s.unexplained))
 		}
 	}
 }
@@ -149,7 +150,7 @@ func (s holding) words(d plan.Device) string {
 	if s.used == nil {
 		return ofPart(d) + "in use: " + who
 	}
-	return fmt.Sprintf("%s%s in use: %s", ofPart(d), bytesWord(*s.used), who)
+	return fmt.Sprintf("%s%s in use: %s", ofPart(d), text.Bytes(*s.used), who)
 }
 
 // holderWords name a process: python (pid 4242, ann, 14.2 GiB).
@@ -159,7 +160,7 @@ func holderWords(command string, pid int, user string, memory *uint64) string {
 		what += ", " + user
 	}
 	if memory != nil {
-		what += ", " + bytesWord(*memory)
+		what += ", " + text.Bytes(*memory)
 	}
 	name := programWord(command)
 	if name == "" {

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/facts/nvidia"
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // xids are about errors that the driver has reported of a GPU since the boot. Of these it is
@@ -69,6 +70,6 @@ func (j *judge) unread() {
 	if len(names) > 0 {
 		why := j.in.Hosts[slices.IndexFunc(j.in.Hosts, func(h Host) bool { return h.Name == names[0] })].Facts.Devices.NoXids
 		j.several(codes.XidsUnknown, "", "sysctl kernel.dmesg_restrict=0, by root, lets users read the log; dmesg | grep -i xid, by root, shows them",
-			"%s: which errors (Xid) the driver has reported since the boot is not known, as the kernel's log cannot be read here (%s)", listed(names), why)
+			"%s: which errors (Xid) the driver has reported since the boot is not known, as the kernel's log cannot be read here (%s)", text.List(names, mostNamed), why)
 	}
 }

@@ -82,9 +82,9 @@ func TestNCCLThatRefusesMIGDevicesFailsTheCheck(t *testing.T) {
 		}
 		switch {
 		case test.want == "" && len(found) > 0:
-			t.Errorf("%+v: %s", test, text(found))
+			t.Errorf("%+v: %s", test, inWords(found))
 		case test.want != "" && (len(found) != 1 || found[0].Severity != test.want || !strings.Contains(found[0].Message, test.says)):
-			t.Errorf("%+v: %s", test, text(found))
+			t.Errorf("%+v: %s", test, inWords(found))
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestNCCLThatMaySharesAGPU(t *testing.T) {
 	c := healthy(t, 1, "per_host = 4\ndevices = 2\nshared = true", `env = { NCCL_MULTI_RANK_GPU_ENABLE = "1" }`)
 	runs(0, "2.12.0", "2.30.1")(c)
 	if found := Before(c.Input); len(found) > 0 {
-		t.Error(text(found))
+		t.Error(inWords(found))
 	}
 }
 
@@ -105,13 +105,13 @@ func TestAProgramThatWorkersMayFindIsNotMissing(t *testing.T) {
 		c := healthy(t, 2, "", more)
 		c.facts(1).Software = &facts.Software{Missing: "there is no python in PATH (/bin)"}
 		if found := Before(c.Input); len(found) > 0 {
-			t.Errorf("%s:\n%s", name, text(found))
+			t.Errorf("%s:\n%s", name, inWords(found))
 		}
 	}
 	c := healthy(t, 2, "", `setup = "source venv/bin/activate"`)
 	c.Hosts[1].Software = facts.Software{Missing: "there is no python in PATH (/bin)"}
 	if found := Before(c.Input); len(found) != 1 || found[0].Code != codes.CommandMissing {
-		t.Errorf("after setup:\n%s", text(found))
+		t.Errorf("after setup:\n%s", inWords(found))
 	}
 }
 
@@ -189,7 +189,7 @@ func TestMemlockMattersToInfiniBandOnly(t *testing.T) {
 	for name, c := range map[string]*cluster{"one host": one, "gloo": gloo, "no InfiniBand": without, "raised": raised} {
 		c.facts(0).Limits.Memlock = small
 		if found := Before(c.Input); len(found) > 0 {
-			t.Errorf("%s:\n%s", name, text(found))
+			t.Errorf("%s:\n%s", name, inWords(found))
 		}
 	}
 }
@@ -201,7 +201,7 @@ func TestAPortThatIsDownEverywhereIsSilent(t *testing.T) {
 		f.HCAs = append(f.HCAs, facts.HCA{Name: "mlx5_0", Port: 2, State: "down", PhysState: "polling", LinkLayer: "InfiniBand"})
 	})(c)
 	if found := Before(c.Input); len(found) > 0 {
-		t.Error(text(found))
+		t.Error(inWords(found))
 	}
 }
 
@@ -212,11 +212,11 @@ func TestClocksAreComparedWithEachOther(t *testing.T) {
 		c.Hosts[i].ClockOffset = ptr(500.0 + 0.3*float64(i))
 	}
 	if found := Before(c.Input); len(found) > 0 {
-		t.Error(text(found))
+		t.Error(inWords(found))
 	}
 	c.Hosts[1].ClockOffset, c.Hosts[1].ClockError = ptr(510.0), 15
 	if found := Before(c.Input); len(found) > 0 {
-		t.Errorf("within the error of measuring:\n%s", text(found))
+		t.Errorf("within the error of measuring:\n%s", inWords(found))
 	}
 }
 
@@ -268,7 +268,7 @@ func TestANameThatLeadsBackIsSilentWithTorch(t *testing.T) {
 	} {
 		everywhere(func(f *facts.Host) { f.HostnameAddrs = []string{"127.0.1.1"} })(c)
 		if found := Before(c.Input); len(found) > 0 {
-			t.Errorf("%s:\n%s", name, text(found))
+			t.Errorf("%s:\n%s", name, inWords(found))
 		}
 	}
 }
@@ -278,7 +278,7 @@ func TestABridgeIsNoWayToOtherHosts(t *testing.T) {
 	for value, want := range map[string]string{"docker0": "docker0 is docker's bridge", "lo": "lo is loopback", "=eno2": "eno2 is down"} {
 		found := Before(healthy(t, 2, "", `env = { NCCL_SOCKET_IFNAME = "`+value+`" }`).Input)
 		if len(found) != 2 || found[0].Code != codes.InterfaceUnfit || !strings.Contains(found[0].Message, want) || found[1].Host != "gpu02" {
-			t.Errorf("%s:\n%s", value, text(found))
+			t.Errorf("%s:\n%s", value, inWords(found))
 		}
 	}
 }
@@ -296,6 +296,6 @@ func TestWhoCannotReachWhomIsATable(t *testing.T) {
   gpu02  no: no answer within 5s  yes, from 10.1.0.2
   gpu03  yes, from 10.0.0.3       no: network is unreachable`
 	if len(found) != 1 || found[0].Message != want {
-		t.Error(text(found))
+		t.Error(inWords(found))
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/plan"
 )
 
@@ -30,7 +31,7 @@ func (h *hostJudge) interfaces() {
 		}
 	}
 	h.say(codes.HCAMissing, "", "name a device that is there, or leave the variable out: NCCL takes all active ones",
-		"NCCL_IB_HCA=%s names no device there; present: %s", value, listed(deviceNames(h.Facts)))
+		"NCCL_IB_HCA=%s names no device there; present: %s", value, text.List(deviceNames(h.Facts), mostNamed))
 }
 
 func deviceNames(f facts.Host) []string {
@@ -88,7 +89,7 @@ func (h *hostJudge) asked(name, value string) {
 		for _, nic := range h.Facts.NICs {
 			present = append(present, nic.Name)
 		}
-		h.say(codes.InterfaceMissing, "", fix, "interface %s does not exist (%s is set); present: %s", strings.TrimPrefix(value, "="), name, listed(present))
+		h.say(codes.InterfaceMissing, "", fix, "interface %s does not exist (%s is set); present: %s", strings.TrimPrefix(value, "="), name, text.List(present, mostNamed))
 		return
 	}
 	h.say(codes.InterfaceUnfit, "", fix, "%s=%s: %s", name, value, strings.Join(unfit, ", "))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/plural"
 )
 
@@ -54,7 +55,7 @@ func (h *hostJudge) memlock() {
 		fix = "setup = \"ulimit -l unlimited\": the hard limit allows it"
 	}
 	certain := *n < fewMemlock && h.hasActive("InfiniBand") // RoCE ports may be there and not be used
-	h.say(codes.Memlock, lowered(Fail, !certain, Warn), fix, "processes may lock %s of memory (ulimit -l): InfiniBand needs it unlimited, else \"Cannot allocate memory\" of ibv_reg_mr follows", bytesWord(*n))
+	h.say(codes.Memlock, lowered(Fail, !certain, Warn), fix, "processes may lock %s of memory (ulimit -l): InfiniBand needs it unlimited, else \"Cannot allocate memory\" of ibv_reg_mr follows", text.Bytes(*n))
 }
 
 // hasActive reports whether there is an active port of a link layer, "" for any.
@@ -67,7 +68,7 @@ func (h *hostJudge) cgroup() {
 	ranks := max(h.part.Ranks, 1)
 	if m := h.Facts.Cgroup.Memory; m != nil && *m < fewMemory*uint64(ranks) {
 		h.say(codes.CgroupMemory, "", h.inContainer("docker: --memory; Kubernetes: resources.limits.memory", "ask the scheduler for more (Slurm: --mem)"),
-			"its cgroup may use %s of memory, %s a rank: more gets ranks killed", bytesWord(*m), bytesWord(*m/uint64(ranks)))
+			"its cgroup may use %s of memory, %s a rank: more gets ranks killed", text.Bytes(*m), text.Bytes(*m/uint64(ranks)))
 	}
 	n := h.Facts.Cgroup.PIDs
 	if n == nil || *n >= fewPIDs*uint64(ranks) {

@@ -145,7 +145,7 @@ func (c *cluster) cut(host, n int) {
 func (c *cluster) facts(host int) *facts.Host { return &c.Hosts[host].Facts }
 
 // text is findings as a test fails with them.
-func text(found []Finding) string {
+func inWords(found []Finding) string {
 	var b strings.Builder
 	for _, f := range found {
 		card, rank := "-", "-"

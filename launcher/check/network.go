@@ -11,6 +11,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // reach is about who reaches whom.
@@ -123,7 +124,7 @@ func (j *judge) unreachable(of int, addrs []string) {
 	}
 	_ = t.Flush() // into memory
 	f := Finding{Code: codes.Unreachable, Host: target.Name}
-	what := fmt.Sprintf("at %s it is not reached by every host: not by %s", addrs[0], listed(cannot))
+	what := fmt.Sprintf("at %s it is not reached by every host: not by %s", addrs[0], text.List(cannot, mostNamed))
 	if len(addrs) > 1 {
 		what = "none of its addresses is reached by every host"
 	}

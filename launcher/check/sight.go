@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
@@ -44,5 +45,5 @@ func total(all []held) string {
 	if sum == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (%s)", bytesWord(sum))
+	return fmt.Sprintf(" (%s)", text.Bytes(sum))
 }

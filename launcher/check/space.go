@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/plural"
 )
 
@@ -45,10 +46,10 @@ func (h *hostJudge) sharedMemory() {
 	case s.Total == 0:
 		h.say(codes.SharedMemory, severity, fix, "there is no /dev/shm: NCCL and data loaders share memory by it")
 	case s.Total < fewShared:
-		h.say(codes.SharedMemory, severity, fix, "/dev/shm has only %s, for NCCL and the data loaders of %s", bytesWord(s.Total), plural.Of(h.part.Ranks, "rank"))
+		h.say(codes.SharedMemory, severity, fix, "/dev/shm has only %s, for NCCL and the data loaders of %s", text.Bytes(s.Total), plural.Of(h.part.Ranks, "rank"))
 	default:
 		h.say(codes.SharedMemory, severity, "files of dead processes may be left there: ls -l /dev/shm (nccl-*, torch_*, sem.mp-*), and remove your own",
-			"/dev/shm is nearly full: %s of %s are free", bytesWord(s.Free), bytesWord(s.Total))
+			"/dev/shm is nearly full: %s of %s are free", text.Bytes(s.Free), text.Bytes(s.Total))
 	}
 }
 
@@ -68,7 +69,7 @@ func (h *hostJudge) disk(s facts.Space) {
 	}
 	percent := 100 - s.Free*100/s.Total
 	if s.Free < fewDisk || percent > fullDisk && s.Free < roomyDisk {
-		h.say(codes.DiskFull, lowered(Fail, s.Free >= leastDisk || !vital, Warn), fix, "the file system of %s is nearly full: %s of %s are free", name, bytesWord(s.Free), bytesWord(s.Total))
+		h.say(codes.DiskFull, lowered(Fail, s.Free >= leastDisk || !vital, Warn), fix, "the file system of %s is nearly full: %s of %s are free", name, text.Bytes(s.Free), text.Bytes(s.Total))
 		return
 	}
 	if s.Inodes > 0 && (s.InodesFree < leastInodes || s.InodesFree*100 < s.Inodes*(100-fullDisk)) {

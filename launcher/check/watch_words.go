@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
-	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // placements are ranks with what they hold.
@@ -64,15 +64,11 @@ func (p placements) held() []held {
 // rankWords are ranks, or the tasks that have their places, as people name them: rank 3,
 // ranks 1-7.
 func (w *Watch) rankWords(ranks []int) string {
-	if len(ranks) == 1 {
-		return fmt.Sprintf("%s %d", w.plan.Unit(), w.number(ranks[0]))
-	}
 	numbers := make([]int, len(ranks))
 	for i, rank := range ranks {
 		numbers[i] = w.number(rank)
 	}
-	slices.Sort(numbers)
-	return w.plan.Unit() + "s " + plan.Spans(numbers)
+	return text.Numbered(w.plan.Unit(), numbers)
 }
 
 // number is what the worker in a place is counted as.

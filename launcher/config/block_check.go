@@ -10,6 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // Check says what becomes of the findings of checks.
@@ -95,7 +96,7 @@ func (d *decoder) isCode(name string, at hcl.Range) bool {
 		return true
 	}
 	detail := "There is no finding with that code."
-	if near := nearest(name, codes.Names()); near != "" {
+	if near := text.Nearest(name, codes.Names(), 2); near != "" {
 		detail += fmt.Sprintf(" Did you mean %q?", near)
 	}
 	d.error(at, "Unknown code", "%q: %s muster check --help lists them.", name, detail)
@@ -170,7 +171,7 @@ func (d *decoder) severity(name string, value cty.Value, at hcl.Range) (codes.Se
 	case "ignore", "none", "off":
 		hint = fmt.Sprintf(" Write ignore = [%q].", name)
 	default:
-		if near := nearest(word, words); near != "" {
+		if near := text.Nearest(word, words, 2); near != "" {
 			hint = fmt.Sprintf(" Did you mean %q?", near)
 		}
 	}

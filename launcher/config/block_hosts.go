@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/zclconf/go-cty/cty"
 )
 
@@ -55,7 +56,7 @@ func (s Source) localFolder(workdir string) string {
 
 func (d *decoder) unknownHosts(kind string, at hcl.Range) {
 	advice := ""
-	switch near := nearest(kind, []string{HostsLocal, HostsSSH}); {
+	switch near := text.Nearest(kind, []string{HostsLocal, HostsSSH}, 2); {
 	case kind == "file" || kind == "slurm":
 		advice = fmt.Sprintf(" hosts %q is not there yet.", kind)
 	case near != "":
@@ -216,7 +217,7 @@ func (d *decoder) unknownHost(name string, at hcl.Range, hosts []Host) {
 		}
 	}
 	advice := ""
-	switch near := nearest(name, names); {
+	switch near := text.Nearest(name, names, 2); {
 	case strings.ContainsAny(name, "[,"):
 		advice = " A host block is for one host: write one block for each."
 	case near != "":

@@ -12,6 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/muster-dev/muster/launcher/check/nccl"
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 var ncclSchema = schemaOfNCCL()
@@ -176,7 +177,7 @@ func (d *decoder) ncclWords(attr *hclsyntax.Attribute, a nccl.Attribute) string 
 	for _, word := range words {
 		known := strings.TrimPrefix(word, "^")
 		if !slices.Contains(a.Words(), known) {
-			near := nearest(known, a.Words())
+			near := text.Nearest(known, a.Words(), 2)
 			if near != "" {
 				near = fmt.Sprintf(" Did you mean %q?", near)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/nccl"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/restart"
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // Restart says when a failure is followed by another attempt. Without the block it never
@@ -132,11 +133,11 @@ func (d *decoder) failureClass(block *hclsyntax.Block) string {
 // nearestClass finds slips, and names without what stands before their dot.
 func nearestClass(name string, known []string) string {
 	name = strings.ToLower(strings.NewReplacer("-", "_", "/", ".").Replace(name))
-	if near := nearest(name, known); near != "" {
+	if near := text.Nearest(name, known, 2); near != "" {
 		return near
 	}
 	for _, candidate := range known {
-		if _, last, ok := strings.Cut(candidate, "."); ok && nearest(name, []string{last}) != "" {
+		if _, last, ok := strings.Cut(candidate, "."); ok && text.Nearest(name, []string{last}, 2) != "" {
 			return candidate
 		}
 	}

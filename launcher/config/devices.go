@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/zclconf/go-cty/cty"
 )
 
@@ -67,17 +68,17 @@ func (d *decoder) deviceWord(attr *hclsyntax.Attribute, value cty.Value) (kind s
 }
 
 // listAdvice is what to write for text that should be a list, or another word.
-func listAdvice(text string) string {
-	if several, ok := severalDevices(text); ok {
+func listAdvice(written string) string {
+	if several, ok := severalDevices(written); ok {
 		return " Write devices = " + several + "."
 	}
-	if device, ok := oneDevice(text); ok {
+	if device, ok := oneDevice(written); ok {
 		return " Write devices = [" + device + "]."
 	}
-	if profile, ok := meantProfile(text); ok {
+	if profile, ok := meantProfile(written); ok {
 		return fmt.Sprintf(" Write devices = %q for all MIG devices of that profile, or [%[1]q, %[1]q] for two.", profile)
 	}
-	if near := nearest(text, []string{DevicesAll, DevicesNone}); near != "" {
+	if near := text.Nearest(written, []string{DevicesAll, DevicesNone}, 2); near != "" {
 		return fmt.Sprintf(" Did you mean %q?", near)
 	}
 	return ""

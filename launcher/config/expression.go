@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/zclconf/go-cty/cty"
 )
 
@@ -69,7 +70,7 @@ func (d *decoder) checkFunction(call *hclsyntax.FunctionCallExpr) bool {
 	if d.place == inEnv {
 		known = append(known, envOfHost)
 	}
-	near := nearest(call.Name, known)
+	near := text.Nearest(call.Name, known, 2)
 	advice := impure[call.Name]
 	switch {
 	case advice != "":
@@ -116,7 +117,7 @@ func (d *decoder) checkVariable(t hcl.Traversal) bool {
 	}
 	near := ""
 	if len(d.diags) < maxPrinted { // a slip is looked for among all variables
-		near = nearest(name, d.scope.varNames())
+		near = text.Nearest(name, d.scope.varNames(), 2)
 	}
 	if near != "" {
 		near = fmt.Sprintf(" Did you mean var.%s?", near)
@@ -138,7 +139,7 @@ func (d *decoder) checkMember(t hcl.Traversal, names []string) bool {
 		}
 	}
 	near := ""
-	if candidate := nearest(name, names); candidate != "" {
+	if candidate := text.Nearest(name, names, 2); candidate != "" {
 		near = fmt.Sprintf(" Did you mean %s.%s?", t.RootName(), candidate)
 	}
 	d.error(t.SourceRange(), "Unknown name", "There is no %s.%s.%s There are: %s.",
@@ -178,7 +179,7 @@ func (d *decoder) unknownName(t hcl.Traversal) {
 	inTemplate := at.Start.Byte >= 2 && at.End.Byte <= len(d.text) &&
 		bytes.HasSuffix(bytes.TrimRight(d.text[:at.Start.Byte], " ~"), []byte("${"))
 	_, declared := d.scope.vars[name]
-	near := nearest(name, []string{"var", "rank", "host", "gpu"})
+	near := text.Nearest(name, []string{"var", "rank", "host", "gpu"}, 2)
 	advice := "Expressions know var.NAME, and in env rank.*, host.* and gpu.*."
 	switch {
 	case inTemplate && (shellName.MatchString(name) || !declared):

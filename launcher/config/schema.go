@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // schema says what a block may hold. Each kind of block has one, beside the
@@ -150,14 +151,14 @@ func (s schema) unknownBlock(name string) string {
 }
 
 func (s schema) unknown(kind, name string, same, other []string) string {
-	text := fmt.Sprintf("%s has no %s %q.", capital(s.where), kind, name)
+	detail := fmt.Sprintf("%s has no %s %q.", capital(s.where), kind, name)
 	if here := s.elsewhere[strings.ToLower(strings.ReplaceAll(name, "-", "_"))]; here != "" {
-		return text + " Write " + here + "."
+		return detail + " Write " + here + "."
 	}
-	if near := nearest(name, append(same, other...)); near != "" {
-		text += fmt.Sprintf(" Did you mean %q?", near)
+	if near := text.Nearest(name, append(same, other...), 2); near != "" {
+		detail += fmt.Sprintf(" Did you mean %q?", near)
 	}
-	return text + " " + s.allowed()
+	return detail + " " + s.allowed()
 }
 
 // allowed lists what the block takes.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/zclconf/go-cty/cty"
 )
 
@@ -147,7 +148,7 @@ func (d *decoder) oneOf(attr *hclsyntax.Attribute, def string, words []string, a
 	if slices.Contains(words, word) {
 		return word
 	}
-	near := nearest(word, words)
+	near := text.Nearest(word, words, 2)
 	if near == "" && slices.Contains(words, "SIG"+strings.ToUpper(word)) {
 		near = "SIG" + strings.ToUpper(word)
 	}

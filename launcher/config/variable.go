@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 )
@@ -156,7 +157,7 @@ func (d *decoder) checkVars() {
 			continue
 		}
 		detail := fmt.Sprintf("-var %s: %s declares no variable %q.", name, d.src.Filename, name)
-		if near := nearest(name, d.scope.varNames()); near != "" {
+		if near := text.Nearest(name, d.scope.varNames(), 2); near != "" {
 			detail += fmt.Sprintf(" Did you mean -var %s=...?", near)
 		} else if names := d.scope.varNames(); len(names) > 0 {
 			detail += " It declares " + list(names) + "."

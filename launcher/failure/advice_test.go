@@ -17,7 +17,7 @@ func TestErrorsThatManyMeetComeWithWhatHelps(t *testing.T) {
 		"AssertionError: Torch not compiled with CUDA enabled":                                         "for CPUs",
 		"ValueError: x": "last lines",
 	} {
-		if v := Classify(text(traceback(last))); v.Class != class.UserError || !strings.Contains(advised(v), want) {
+		if v := Classify(wrote(traceback(last))); v.Class != class.UserError || !strings.Contains(advised(v), want) {
 			t.Errorf("%s: %s, %q", last, v.Class, advised(v))
 		}
 	}
@@ -31,7 +31,7 @@ func TestRefusedMemoryIsNotCalledAFullHost(t *testing.T) {
 			memory evidence.Memory
 			limit  bool
 		}{"nothing is known": {evidence.Memory{}, true}, "nobody was killed": {still, true}, "the cgroup was full": {grew, false}} {
-			e := text(traceback(last))
+			e := wrote(traceback(last))
 			e.Memory = c.memory
 			v := Classify(e)
 			if limit := strings.Contains(advised(v), "ulimit -v"); v.Class != class.OOMHost || !strings.Contains(v.Message, "was refused host memory") || limit != c.limit {

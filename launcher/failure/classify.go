@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // Classify says why a worker ended.
@@ -141,7 +142,7 @@ func (e Evidence) addFacts(v *Verdict) {
 	}
 	if g := e.failing(*v); g != nil && g.After != nil {
 		v.Numbers[NumDeviceAfter] = float64(g.After.Used)
-		v.evidence(fmt.Sprintf("NVML saw %s of %s in use on GPU %d when it had ended", size(float64(g.After.Used)), size(float64(g.After.Total)), g.Index))
+		v.evidence(fmt.Sprintf("NVML saw %s of %s in use on GPU %d when it had ended", text.Size(g.After.Used, 2), text.Size(g.After.Total, 2), g.Index))
 	}
 	e.noteUnseen(v)
 	e.addTorch(v)
@@ -184,5 +185,5 @@ func spaceText(s *evidence.Space) string {
 	if s == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s has %s free of %s", s.Path, size(float64(s.Free)), size(float64(s.Total)))
+	return fmt.Sprintf("%s has %s free of %s", s.Path, text.Size(s.Free, 2), text.Size(s.Total, 2))
 }

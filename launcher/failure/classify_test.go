@@ -39,7 +39,7 @@ func run(t *testing.T, rows []row) {
 	}
 }
 
-func text(words string) Evidence {
+func wrote(words string) Evidence {
 	return Evidence{Code: 1, Worker: evidence.Worker{Stderr: []byte(words)}}
 }
 
@@ -55,7 +55,7 @@ func TestSIGKILLIsForWantOfMemoryOnlyWhereThatIsCounted(t *testing.T) {
 	grew := Evidence{Signal: "SIGKILL", Worker: evidence.Worker{Memory: evidence.Memory{CgroupBefore: count(0), CgroupAfter: count(1), Limit: 32 << 30, Peak: 32 << 30}}}
 	shell := grew
 	shell.Signal, shell.Code = "", 137
-	torchrun := text(readSample(t, "037-torchrun-sigkill-rank0.txt"))
+	torchrun := wrote(readSample(t, "037-torchrun-sigkill-rank0.txt"))
 	torchrun.Memory = grew.Memory
 	still := evidence.Memory{CgroupBefore: count(2), CgroupAfter: count(2), HostBefore: count(7), HostAfter: count(7)}
 	run(t, []row{
@@ -73,9 +73,9 @@ func TestSIGKILLIsForWantOfMemoryOnlyWhereThatIsCounted(t *testing.T) {
 		{"nor does a status of -1", Evidence{Code: 255}, class.Exit, "", "", "exit status 255", ""},
 		{"muster's own", Evidence{Signal: "SIGKILL", Sent: "SIGKILL"}, class.Stopped, Certain, class.Never, "stopped by muster (SIGKILL)", ""},
 		{"the kernel's log has another process", Evidence{Signal: "SIGKILL", Worker: evidence.Worker{PIDs: []int{9}, Kernel: []string{"Out of memory: Killed process 123, UID 48, (httpd)"}}}, class.KilledUnknown, Likely, class.Maybe, "", ""},
-		{"a data-loader process was killed and counted", with(text(traceback("RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.")), func(e *Evidence) { e.Memory = grew.Memory }),
+		{"a data-loader process was killed and counted", with(wrote(traceback("RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.")), func(e *Evidence) { e.Memory = grew.Memory }),
 			class.OOMHost, Certain, class.No, "data-loader", "0 -> 1"},
-		{"a data-loader process was killed and nobody counted it", with(text(traceback("RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.")), func(e *Evidence) { e.Memory = still }),
+		{"a data-loader process was killed and nobody counted it", with(wrote(traceback("RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.")), func(e *Evidence) { e.Memory = still }),
 			class.KilledUnknown, Likely, class.Maybe, "a process that it had started", "did not change"},
 		{"a child was killed and the rank says nothing", Evidence{Code: 1, Worker: evidence.Worker{Memory: grew.Memory}}, class.OOMHost, "", "", "cgroup", "exit status was 1"},
 	})
@@ -113,25 +113,25 @@ func TestCrashesAreNamed(t *testing.T) {
 		{"a wrapper's 245", Evidence{Code: 245}, class.CrashSegv, Guess, "", "perhaps", "256-11, maybe SIGSEGV"},
 		{"SIGSEGV", Evidence{Signal: "SIGSEGV"}, class.CrashSegv, Certain, class.Maybe, "SIGSEGV", ""},
 		{"SIGABRT", Evidence{Signal: "SIGABRT"}, class.CrashAbort, "", "", "abort()", ""},
-		{"SIGABRT after a watchdog", with(text(readSample(t, "047-nccl-timeout-pt1x.txt")), func(e *Evidence) { e.Signal = "SIGABRT" }), class.NCCLTimeout, "", class.Yes, "", ""},
-		{"SIGABRT after bad_alloc", with(text("terminate called after throwing an instance of 'std::bad_alloc'\n"), func(e *Evidence) { e.Signal = "SIGABRT" }), class.OOMHost, Likely, "", "", ""},
+		{"SIGABRT after a watchdog", with(wrote(readSample(t, "047-nccl-timeout-pt1x.txt")), func(e *Evidence) { e.Signal = "SIGABRT" }), class.NCCLTimeout, "", class.Yes, "", ""},
+		{"SIGABRT after bad_alloc", with(wrote("terminate called after throwing an instance of 'std::bad_alloc'\n"), func(e *Evidence) { e.Signal = "SIGABRT" }), class.OOMHost, Likely, "", "", ""},
 		{"SIGILL", Evidence{Signal: "SIGILL"}, class.CrashIllegal, "", class.No, "", ""},
 		{"somebody's SIGTERM", Evidence{Signal: "SIGTERM"}, class.KilledUnknown, "", class.Maybe, "SIGTERM, which muster did not send", ""},
 		{"muster's SIGTERM", Evidence{Signal: "SIGTERM", Sent: "SIGTERM"}, class.Stopped, "", class.Never, "", ""},
 		{"muster's SIGTERM as a status", Evidence{Code: 143, Sent: "SIGTERM"}, class.Stopped, "", "", "", ""},
 		{"a handler of muster's SIGTERM exits 1", Evidence{Code: 1, Sent: "SIGTERM"}, class.Stopped, "", "", "", ""},
-		{"the scheduler's time limit", with(text("slurmstepd: error: *** JOB 12 ON gpu01 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***"), func(e *Evidence) { e.Signal = "SIGTERM" }), class.TimeLimit, "", class.Never, "scheduler", ""},
+		{"the scheduler's time limit", with(wrote("slurmstepd: error: *** JOB 12 ON gpu01 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***"), func(e *Evidence) { e.Signal = "SIGTERM" }), class.TimeLimit, "", class.Never, "scheduler", ""},
 		{"a time limit", Evidence{Code: 124}, class.TimeLimit, "", class.Never, "timeout(1)", ""},
 	})
 }
 
 func TestTheProgramsOwnErrorsAreTold(t *testing.T) {
 	run(t, []row{
-		{"an exception", text(traceback("ValueError: no such layer: attention.7")), class.UserError, Certain, class.No, "at model.py:40 in forward: ValueError: no such layer: attention.7", ""},
-		{"an exception of a library's frame", text("Traceback (most recent call last):\n  File \"/home/u/train.py\", line 3, in main\n    x()\n  File \"/usr/lib/python3.11/site-packages/torch/nn.py\", line 9, in f\n    y()\nKeyError: 'w'\n"),
+		{"an exception", wrote(traceback("ValueError: no such layer: attention.7")), class.UserError, Certain, class.No, "at model.py:40 in forward: ValueError: no such layer: attention.7", ""},
+		{"an exception of a library's frame", wrote("Traceback (most recent call last):\n  File \"/home/u/train.py\", line 3, in main\n    x()\n  File \"/usr/lib/python3.11/site-packages/torch/nn.py\", line 9, in f\n    y()\nKeyError: 'w'\n"),
 			class.UserError, "", "", "train.py:3 in main: KeyError: 'w'", ""},
-		{"an import", text(traceback("ModuleNotFoundError: No module named 'torch'")), class.UserError, "", "", "could not import", ""},
-		{"a file that cannot be parsed", text("  File \"train.py\", line 3\n    def f(:\n          ^\nSyntaxError: invalid syntax\n"), class.UserError, "", "", "cannot be parsed at train.py:3", ""},
+		{"an import", wrote(traceback("ModuleNotFoundError: No module named 'torch'")), class.UserError, "", "", "could not import", ""},
+		{"a file that cannot be parsed", wrote("  File \"train.py\", line 3\n    def f(:\n          ^\nSyntaxError: invalid syntax\n"), class.UserError, "", "", "cannot be parsed at train.py:3", ""},
 		{"wrong arguments", Evidence{Code: 2, Worker: evidence.Worker{Stderr: []byte("usage: train.py [-h] [--lr LR]\ntrain.py: error: unrecognized arguments: --lrr 3\n")}}, class.UserError, "", "", "train.py: error: unrecognized arguments: --lrr 3", ""},
 		{"a script that is not there", Evidence{Code: 2, Worker: evidence.Worker{Stderr: []byte("python: can't open file '/x/train.py': [Errno 2] No such file or directory\n")}}, class.UserError, "", "", "can't open file", ""},
 		{"a module that is not there", Evidence{Code: 1, Worker: evidence.Worker{Stderr: []byte("/usr/bin/python3: No module named trainer\n")}}, class.UserError, "", "", "No module named trainer", ""},
@@ -139,27 +139,27 @@ func TestTheProgramsOwnErrorsAreTold(t *testing.T) {
 		{"a library that is not there", Evidence{Code: 127, Worker: evidence.Worker{Stderr: []byte("./a: error while loading shared libraries: libcudart.so.12: cannot open shared object file\n")}}, class.UserError, "", "", "libcudart", ""},
 		{"could not be started", Evidence{Start: "exec: \"pyhton\": not found"}, class.Start, Certain, class.No, "pyhton", ""},
 		{"a status alone", Evidence{Code: 7}, class.Exit, "", class.Maybe, "exit status 7", ""},
-		{"a chain", text(traceback("KeyError: 'a'") + "\nThe above exception was the direct cause of the following exception:\n\n" + traceback("RuntimeError: bad config")), class.UserError, "", "", "RuntimeError: bad config", "KeyError: 'a'"},
-		{"a chain that begins with memory", text(traceback("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB of which 1.00 GiB is free.") +
+		{"a chain", wrote(traceback("KeyError: 'a'") + "\nThe above exception was the direct cause of the following exception:\n\n" + traceback("RuntimeError: bad config")), class.UserError, "", "", "RuntimeError: bad config", "KeyError: 'a'"},
+		{"a chain that begins with memory", wrote(traceback("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB of which 1.00 GiB is free.") +
 			"\nDuring handling of the above exception, another exception occurred:\n\n" + traceback("KeyError: 'x'")), class.OOMCapacity, "", "", "", ""},
 		{"only the error file says it", Evidence{Code: 1, Worker: evidence.Worker{ErrorFile: []byte(`{"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback (most recent call last):\n  File \"/a/t.py\", line 2, in f\nValueError: x\n", "timestamp": "1"}}}`)}},
 			class.UserError, "", "", "t.py:2 in f: ValueError: x", "its error file"},
 		{"an error file with a message only", Evidence{Code: 1, Worker: evidence.Worker{ErrorFile: []byte(`{"message": "RuntimeError: CUDA error: invalid device ordinal"}`)}}, class.BadOrdinal, "", "", "", ""},
 		{"a broken error file", Evidence{Code: 1, Worker: evidence.Worker{ErrorFile: []byte(`{"mess`)}}, class.Exit, "", "", "", ""},
-		{"host memory", text(traceback("MemoryError")), class.OOMHost, Likely, "", "", ""},
-		{"host memory by torch", text(traceback("RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096000000 bytes. Error code 12 (Cannot allocate memory)")),
+		{"host memory", wrote(traceback("MemoryError")), class.OOMHost, Likely, "", "", ""},
+		{"host memory by torch", wrote(traceback("RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096000000 bytes. Error code 12 (Cannot allocate memory)")),
 			class.OOMHost, Certain, "", "3.81 GiB", ""},
-		{"a download", text(traceback("requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded")), class.Network, "", class.Yes, "", ""},
-		{"a full disk", with(text(traceback("OSError: [Errno 28] No space left on device: '/data/ckpt.pt'")), func(e *Evidence) { e.Disk = &evidence.Space{Path: "/data", Total: 1 << 40} }), class.DiskFull, "", class.No, "", "/data has 0 bytes free"},
-		{"a full /dev/shm by its path", text(traceback("OSError: [Errno 28] No space left on device: '/dev/shm/x'")), class.OOMShm, "", "", "", ""},
-		{"a broken pipe", text(traceback("BrokenPipeError: [Errno 32] Broken pipe")), class.PeerLost, "", class.Yes, "", ""},
-		{"gloo's peer", text(traceback("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:33412")), class.GlooRemote, "", class.Yes, "", ""},
-		{"gloo's time-out", text(traceback("RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete")), class.GlooTimeout, "", class.Yes, "1800 s", ""},
-		{"a port of the program's own", text(traceback("OSError: [Errno 98] error while attempting to bind on address ('0.0.0.0', 8080): address already in use")), class.PortInUse, "", class.Yes, "port 8080", ""},
-		{"a device-side assert", text(traceback("RuntimeError: CUDA error: device-side assert triggered")), class.UserError, Certain, class.No, "index or label", ""},
-		{"two ranks on a GPU, or on its MIG devices", text("vm7:81:81 [0] init.cc:1141 NCCL WARN Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this configuration.\n" + traceback("torch.distributed.DistBackendError: NCCL error, ncclInvalidUsage")),
+		{"a download", wrote(traceback("requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded")), class.Network, "", class.Yes, "", ""},
+		{"a full disk", with(wrote(traceback("OSError: [Errno 28] No space left on device: '/data/ckpt.pt'")), func(e *Evidence) { e.Disk = &evidence.Space{Path: "/data", Total: 1 << 40} }), class.DiskFull, "", class.No, "", "/data has 0 bytes free"},
+		{"a full /dev/shm by its path", wrote(traceback("OSError: [Errno 28] No space left on device: '/dev/shm/x'")), class.OOMShm, "", "", "", ""},
+		{"a broken pipe", wrote(traceback("BrokenPipeError: [Errno 32] Broken pipe")), class.PeerLost, "", class.Yes, "", ""},
+		{"gloo's peer", wrote(traceback("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:33412")), class.GlooRemote, "", class.Yes, "", ""},
+		{"gloo's time-out", wrote(traceback("RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete")), class.GlooTimeout, "", class.Yes, "1800 s", ""},
+		{"a port of the program's own", wrote(traceback("OSError: [Errno 98] error while attempting to bind on address ('0.0.0.0', 8080): address already in use")), class.PortInUse, "", class.Yes, "port 8080", ""},
+		{"a device-side assert", wrote(traceback("RuntimeError: CUDA error: device-side assert triggered")), class.UserError, Certain, class.No, "index or label", ""},
+		{"two ranks on a GPU, or on its MIG devices", wrote("vm7:81:81 [0] init.cc:1141 NCCL WARN Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this configuration.\n" + traceback("torch.distributed.DistBackendError: NCCL error, ncclInvalidUsage")),
 			class.DuplicateGPU, "", class.No, "MIG devices of one", ""},
-		{"no driver", text(traceback("RuntimeError: Found no NVIDIA driver on your system.")), class.GPUInit, "", class.OtherHost, "", ""},
+		{"no driver", wrote(traceback("RuntimeError: Found no NVIDIA driver on your system.")), class.GPUInit, "", class.OtherHost, "", ""},
 	})
 }
 
@@ -167,11 +167,11 @@ const tooBig = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a tota
 
 func TestAnOOMThatWasSurvivedIsANote(t *testing.T) {
 	run(t, []row{
-		{"the program made further steps", text("step 1\nstep 2\n" + tooBig + "\nskipping\nstep 3\nstep 4\n" + traceback("ValueError: x")), class.UserError, "", "", "ValueError: x", "the program went on after it"},
-		{"another exception ended it", text("OOM, halving: " + tooBig + "\nloss 1\nloss 2\n" + traceback("ValueError: x")), class.UserError, "", "", "ValueError: x", "ended with another exception"},
-		{"it was said on the other stream", with(text(traceback("ValueError: x")), func(e *Evidence) { e.Stdout = []byte("retry after " + tooBig + "\n") }), class.UserError, "", "", "ValueError: x", "another exception"},
-		{"nothing else says why it ended", text("step 1\n" + tooBig + "\nstep 2\nstep 3\n"), class.OOMCapacity, Guess, "", "too small", "further steps"},
-		{"it ended with 0", with(text(tooBig), func(e *Evidence) { e.Code = 0 }), class.None, "", class.Never, "ended well", "although it had said"},
+		{"the program made further steps", wrote("step 1\nstep 2\n" + tooBig + "\nskipping\nstep 3\nstep 4\n" + traceback("ValueError: x")), class.UserError, "", "", "ValueError: x", "the program went on after it"},
+		{"another exception ended it", wrote("OOM, halving: " + tooBig + "\nloss 1\nloss 2\n" + traceback("ValueError: x")), class.UserError, "", "", "ValueError: x", "ended with another exception"},
+		{"it was said on the other stream", with(wrote(traceback("ValueError: x")), func(e *Evidence) { e.Stdout = []byte("retry after " + tooBig + "\n") }), class.UserError, "", "", "ValueError: x", "another exception"},
+		{"nothing else says why it ended", wrote("step 1\n" + tooBig + "\nstep 2\nstep 3\n"), class.OOMCapacity, Guess, "", "too small", "further steps"},
+		{"it ended with 0", with(wrote(tooBig), func(e *Evidence) { e.Code = 0 }), class.None, "", class.Never, "ended well", "although it had said"},
 	})
 }
 
@@ -180,14 +180,14 @@ func TestWordsOfMemoryInOtherTextsAreNoOOM(t *testing.T) {
 		"out of memory slots", "If reserved memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation",
 		"we ran out of memory yesterday", "CUDA OUT OF MEMORY handling is on", "oom_score_adj=0", "Killed process tree of the old run", "NCCL WARN Call to bind failed: Address already in use",
 	} {
-		if v := Classify(text(words)); v.Class != class.Exit {
+		if v := Classify(wrote(words)); v.Class != class.Exit {
 			t.Errorf("%q is %s", words, v.Class)
 		}
 	}
 }
 
 func TestTheStepIsToldWithTheFailure(t *testing.T) {
-	e := text(traceback("ValueError: x"))
+	e := wrote(traceback("ValueError: x"))
 	e.Steps = &Steps{Furthest: progress.Mark{Epoch: 1, Step: 12}}
 	if v := Classify(e); !strings.Contains(fmt.Sprint(v.Notes), "epoch 1, step 12") {
 		t.Errorf("%q", v.Notes)

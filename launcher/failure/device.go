@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
@@ -54,10 +55,10 @@ func (u *Use) holding() holding {
 			continue
 		case p.Rank >= 0:
 			h.ranks += bytes
-			h.words = append(h.words, fmt.Sprintf("rank %d (pid %d) has %s", p.Rank, p.PID, size(bytes)))
+			h.words = append(h.words, fmt.Sprintf("rank %d (pid %d) has %s", p.Rank, p.PID, text.Size(bytes, 2)))
 		default:
 			h.foreign += bytes
-			h.words = append(h.words, fmt.Sprintf("%s has %s", p.text(), size(bytes)))
+			h.words = append(h.words, fmt.Sprintf("%s has %s", p.text(), text.Size(bytes, 2)))
 		}
 	}
 	return h
@@ -93,7 +94,7 @@ func (e Evidence) weighGPUMemory(v *Verdict) {
 		}
 	}
 	if g.Before != nil {
-		v.evidence(fmt.Sprintf("NVML saw %s of %s in use on GPU %d before it died", size(float64(g.Before.Used)), size(float64(g.Before.Total)), g.Index))
+		v.evidence(fmt.Sprintf("NVML saw %s of %s in use on GPU %d before it died", text.Size(g.Before.Used, 2), text.Size(g.Before.Total, 2), g.Index))
 		for _, words := range held.words {
 			v.evidence("on GPU " + fmt.Sprint(g.Index) + " " + words)
 		}
@@ -107,11 +108,11 @@ func (e Evidence) weighGPUMemory(v *Verdict) {
 	}
 	switch {
 	case e.overMPSLimit(g, *v):
-		v.become(class.OOMMPSLimit, Likely, fmt.Sprintf("the rank's share of GPU %d under MPS (%s) is used up, though the GPU itself is not", g.Index, size(float64(e.MPSLimit))))
+		v.become(class.OOMMPSLimit, Likely, fmt.Sprintf("the rank's share of GPU %d under MPS (%s) is used up, though the GPU itself is not", g.Index, text.Size(e.MPSLimit, 2)))
 	case e.onAnothers(g):
 		v.become(class.OOMImbalance, Certain, fmt.Sprintf("the program filled GPU %d, which the plan gave to another rank: it makes tensors on the wrong device", g.Index))
 	case g.Ranks <= 1 && held.ranks > slack && held.ranks >= held.own/4:
-		v.become(class.OOMImbalance, Likely, fmt.Sprintf("several ranks of the run use GPU %d: %s of it are not this rank's", g.Index, size(held.ranks)))
+		v.become(class.OOMImbalance, Likely, fmt.Sprintf("several ranks of the run use GPU %d: %s of it are not this rank's", g.Index, text.Size(held.ranks, 2)))
 	case e.foreignDecides(g, held, *v):
 		v.become(class.OOMForeign, Certain, fmt.Sprintf("GPU %d is used by somebody else too: %s", g.Index, strings.Join(held.words, ", ")))
 	case (v.Class == class.OOMCapacity || v.Class == class.OOMForeign && held.own > 0 && held.foreign == 0) && e.othersIdle(g):

@@ -21,7 +21,7 @@ func machine(change func(gpus []GPU)) []GPU {
 }
 
 func onGPU(words string, change func(gpus []GPU)) Evidence {
-	e := text(words)
+	e := wrote(words)
 	e.GPUs = machine(change)
 	return e
 }
@@ -103,7 +103,7 @@ func TestTheDriverSaysWhatIsWrongWithAGPU(t *testing.T) {
 			e.Kernel = []string{"NVRM: Xid (PCI:0000:0f:00): 79, pid=1, name=python, GPU has fallen off the bus."}
 		}), class.GPULost, "", "", "", ""},
 		{"in the kernel's log, of another GPU", with(onGPU("x", func([]GPU) {}), func(e *Evidence) { e.Kernel = []string{"NVRM: Xid (PCI:0000:1f:00): 79, GPU has fallen off the bus."} }), class.Exit, "", "", "", ""},
-		{"in the kernel's log, by the worker's pid", with(text("x"), func(e *Evidence) {
+		{"in the kernel's log, by the worker's pid", with(wrote("x"), func(e *Evidence) {
 			e.PIDs = []int{7}
 			e.Kernel = []string{"NVRM: Xid (PCI:0000:1f:00): 13, pid='7', name=python, Graphics Exception"}
 		}), class.GPUAppFault, "", "", "", ""},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/pattern"
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // figures are the numbers of an allocator's message. What the message lacks is not in
@@ -271,19 +272,19 @@ func oomClass(f figures) Verdict {
 		return of(class.OOMUnknown, Likely)
 	case !sized: // JAX and TensorFlow name no device's size
 		v := of(class.OOMCapacity, Likely)
-		v.Message = fmt.Sprintf("the GPU has no %s left for what the program wants", size(requested))
+		v.Message = fmt.Sprintf("the GPU has no %s left for what the program wants", text.Size(requested, 2))
 		return v
 	case requested > absurd*total:
 		v := of(class.UserError, Likely)
-		v.Message = fmt.Sprintf("the program asked for %s on a GPU of %s: a wrong shape rather than a lack of memory, it never fits", size(requested), size(total))
+		v.Message = fmt.Sprintf("the program asked for %s on a GPU of %s: a wrong shape rather than a lack of memory, it never fits", text.Size(requested, 2), text.Size(total, 2))
 		return v
 	case requested > total:
 		v := of(class.OOMCapacity, Certain)
-		v.Message = fmt.Sprintf("the program asked for %s in one piece on a GPU of %s: that never fits", size(requested), size(total))
+		v.Message = fmt.Sprintf("the program asked for %s in one piece on a GPU of %s: that never fits", text.Size(requested, 2), text.Size(total, 2))
 		return v
 	case f.bogus && free >= requested:
 		v := of(class.OOMUnknown, Guess)
-		v.Message = fmt.Sprintf("the driver refused %s although it says that %s are free: a limit of the driver or of a virtual machine", size(requested), size(free))
+		v.Message = fmt.Sprintf("the driver refused %s although it says that %s are free: a limit of the driver or of a virtual machine", text.Size(requested, 2), text.Size(free, 2))
 		return v
 	case pool+slack >= requested && pool >= requested-slack && pool >= total/leastPool:
 		return fragmented(f, requested, pool, total, others)
@@ -295,12 +296,12 @@ func oomClass(f figures) Verdict {
 
 func fragmented(f figures, requested, pool, total, others float64) Verdict {
 	v := of(class.OOMFragmentation, Likely)
-	v.Message = fmt.Sprintf("%s is fragmented: the allocator holds %s that nothing uses, but not %s in one piece", f.device("memory of the GPU", "memory of GPU %d"), size(pool), size(requested))
+	v.Message = fmt.Sprintf("%s is fragmented: the allocator holds %s that nothing uses, but not %s in one piece", f.device("memory of the GPU", "memory of GPU %d"), text.Size(pool, 2), text.Size(requested, 2))
 	if pool < total/20 {
 		v.note(fmt.Sprintf("only %.0f %% of the GPU lie free in the pool: what helps for now may not help for long", 100*pool/total))
 	}
 	if others >= requested {
-		v.note(fmt.Sprintf("other processes hold %s of the same GPU", size(others)))
+		v.note(fmt.Sprintf("other processes hold %s of the same GPU", text.Size(others, 2)))
 	}
 	return v
 }
@@ -308,13 +309,13 @@ func fragmented(f figures, requested, pool, total, others float64) Verdict {
 func foreign(f figures, requested, free, others float64) Verdict {
 	v := of(class.OOMForeign, Likely)
 	v.Message = fmt.Sprintf("%s is used by somebody else too: other processes hold %s, %s are free, and %s were wanted",
-		f.device("the GPU", "GPU %d"), size(others), size(free), size(requested))
+		f.device("the GPU", "GPU %d"), text.Size(others, 2), text.Size(free, 2), text.Size(requested, 2))
 	if f.others() == 0 {
 		v.Confidence = Guess
 		v.note("this version of PyTorch names no other processes: theirs is what is neither free nor its own, less one context")
 	}
 	for _, pid := range slices.Sorted(maps.Keys(f.processes)) {
-		v.evidence(fmt.Sprintf("process %d has %s", pid, size(f.processes[pid])))
+		v.evidence(fmt.Sprintf("process %d has %s", pid, text.Size(f.processes[pid], 2)))
 	}
 	return v
 }
@@ -323,13 +324,13 @@ func foreign(f figures, requested, free, others float64) Verdict {
 // the pool holds would do together, one setting may still help.
 func full(requested, free, pool, total float64, f figures) Verdict {
 	v := of(class.OOMCapacity, Certain)
-	v.Message = fmt.Sprintf("%s is too small for the program: it wanted %s more, with %s of %s free", f.device("the GPU", "GPU %d"), size(requested), size(free), size(total))
+	v.Message = fmt.Sprintf("%s is too small for the program: it wanted %s more, with %s of %s free", f.device("the GPU", "GPU %d"), text.Size(requested, 2), text.Size(free, 2), text.Size(total, 2))
 	if allocated, known := f.n[NumAllocated]; known {
-		v.Message += fmt.Sprintf(" and %s in its tensors", size(allocated))
+		v.Message += fmt.Sprintf(" and %s in its tensors", text.Size(allocated, 2))
 	}
 	if pool+free+slack >= requested && pool > slack && free > slack {
 		v.Restart, v.Confidence = class.WithConfig, Likely
-		v.note(fmt.Sprintf("%s in the pool and %s free would do together: expandable_segments may get by with that", size(pool), size(free)))
+		v.note(fmt.Sprintf("%s in the pool and %s free would do together: expandable_segments may get by with that", text.Size(pool, 2), text.Size(free, 2)))
 	}
 	return v
 }
@@ -340,17 +341,4 @@ func (f figures) device(without, with string) string {
 		return fmt.Sprintf(with, int(gpu))
 	}
 	return without
-}
-
-// size writes bytes as PyTorch does.
-func size(bytes float64) string {
-	switch {
-	case bytes >= gib:
-		return fmt.Sprintf("%.2f GiB", bytes/gib)
-	case bytes >= mib:
-		return fmt.Sprintf("%.0f MiB", bytes/mib)
-	case bytes >= 1<<10:
-		return fmt.Sprintf("%.0f KiB", bytes/(1<<10))
-	}
-	return fmt.Sprintf("%.0f bytes", bytes)
 }

@@ -18,14 +18,14 @@ var (
 	termed  = Evidence{Signal: "SIGTERM", Sent: "SIGTERM"}
 	slain   = Evidence{Signal: "SIGKILL", Sent: "SIGKILL"}
 	fine    = Evidence{}
-	pipe    = text("Traceback (most recent call last):\n  File \"t.py\", line 1, in f\nBrokenPipeError: [Errno 32] Broken pipe\n")
-	remote  = text("torch.distributed.DistBackendError: NCCL error in: x:268, remote process exited or there was a network error, NCCL version 2.21.5")
-	gloo    = text("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:33412")
-	oom     = text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 1 has a total capacity of 79.11 GiB of which 1.00 GiB is free.")
-	user    = text("Traceback (most recent call last):\n  File \"t.py\", line 1, in f\nValueError: x\n")
-	timeout = text("[Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=10, NumelOut=10, Timeout(ms)=600000) ran for 600077 milliseconds before timing out.")
-	other   = text("[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=BROADCAST, NumelIn=10, NumelOut=10, Timeout(ms)=600000) ran for 600077 milliseconds before timing out.")
-	socket  = text("torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout")
+	pipe    = wrote("Traceback (most recent call last):\n  File \"t.py\", line 1, in f\nBrokenPipeError: [Errno 32] Broken pipe\n")
+	remote  = wrote("torch.distributed.DistBackendError: NCCL error in: x:268, remote process exited or there was a network error, NCCL version 2.21.5")
+	gloo    = wrote("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:33412")
+	oom     = wrote("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 1 has a total capacity of 79.11 GiB of which 1.00 GiB is free.")
+	user    = wrote("Traceback (most recent call last):\n  File \"t.py\", line 1, in f\nValueError: x\n")
+	timeout = wrote("[Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=10, NumelOut=10, Timeout(ms)=600000) ran for 600077 milliseconds before timing out.")
+	other   = wrote("[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=BROADCAST, NumelIn=10, NumelOut=10, Timeout(ms)=600000) ran for 600077 milliseconds before timing out.")
+	socket  = wrote("torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout")
 )
 
 func sent(signal string, e Evidence) Evidence {
@@ -49,7 +49,7 @@ func TestTheFirstCauseIsFound(t *testing.T) {
 		{"an exception on the way out is none", []RankEvidence{rank(0, 1, bad), rank(1, 2, sent("SIGTERM", user))}, nil, 0, class.Exit},
 		{"nor is it before what muster had not stopped", []RankEvidence{rank(0, 5, remote), rank(1, 2, sent("SIGTERM", user))}, nil, 1, class.UserError},
 		{"a rank that failed before a peer noticed, and got muster's signal", []RankEvidence{rank(0, 1, remote), rank(1, 2, sent("SIGTERM", user))}, nil, 1, class.UserError},
-		{"a handler's exception is none", []RankEvidence{rank(0, 1, remote), rank(1, 2, sent("SIGTERM", text("Traceback (most recent call last):\n  File \"t.py\", line 1, in f\nRuntimeError: received SIGTERM\n")))}, nil, 0, class.NCCLRemote},
+		{"a handler's exception is none", []RankEvidence{rank(0, 1, remote), rank(1, 2, sent("SIGTERM", wrote("Traceback (most recent call last):\n  File \"t.py\", line 1, in f\nRuntimeError: received SIGTERM\n")))}, nil, 0, class.NCCLRemote},
 		{"a GPU that failed long before its rank ended", []RankEvidence{rank(0, 610, bad), rank(3, 640, with(slain, func(e *Evidence) { e.GPUs = []GPU{{Mine: true, Xids: []Xid{{Number: 79, At: 12}}}} }))}, nil, 3, class.GPULost},
 		{"a time-out that a death explains", []RankEvidence{rank(0, 600, timeout), rank(1, 600.1, Evidence{Signal: "SIGKILL"})}, nil, 1, class.KilledUnknown},
 		{"a lost host before what it led to (B40)", []RankEvidence{rank(4, 4, socket), rank(5, 4, socket)}, []Event{lost}, NoRank, class.HostLost},
@@ -97,7 +97,7 @@ func TestRanksThatDidNotReportATimeoutAreSuspects(t *testing.T) {
 }
 
 func TestTheSameFailureHasTheSameSignature(t *testing.T) {
-	sign := func(words string) string { e := text(words); return Signature(Classify(e), e) }
+	sign := func(words string) string { e := wrote(words); return Signature(Classify(e), e) }
 	for _, same := range [][2]string{
 		{traceback("RuntimeError: bad value 3.25 at 0x7f12ab of /tmp/run-77/x"), traceback("RuntimeError: bad value 17 at 0x7f99 of /tmp/run-78/x")},
 		{traceback("ValueError: id 123e4567-e89b-12d3-a456-426614174000"), traceback("ValueError: id 99999999-e89b-12d3-a456-426614174001")},

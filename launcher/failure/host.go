@@ -10,6 +10,7 @@ import (
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/lines"
 	"github.com/muster-dev/muster/launcher/failure/pattern"
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // Lines of the kernel (mm/oom_kill.c from 3.10 to 6.x, and arch/x86/mm/fault.c).
@@ -131,9 +132,9 @@ func limitText(m evidence.Memory) string {
 	case m.Limit == 0:
 		return ""
 	case m.Peak > 0:
-		return fmt.Sprintf(" (%s; the most in use was %s)", size(float64(m.Limit)), size(float64(m.Peak)))
+		return fmt.Sprintf(" (%s; the most in use was %s)", text.Size(m.Limit, 2), text.Size(m.Peak, 2))
 	}
-	return fmt.Sprintf(" (%s)", size(float64(m.Limit)))
+	return fmt.Sprintf(" (%s)", text.Size(m.Limit, 2))
 }
 
 // killedInCgroup is whether a process of the job was killed for want of memory, though the

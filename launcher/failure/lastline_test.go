@@ -21,7 +21,7 @@ func TestWhatAProgramSaidLastIsQuotedAndNotAskedFor(t *testing.T) {
 		"a traceback that was cut off": {"Traceback (most recent call last):\n  File \"a.py\", line 3, in f\n    go()\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := Classify(text(c.stderr))
+			v := Classify(wrote(c.stderr))
 			if quoted := strings.Contains(v.Message, c.last) && strings.Contains(strings.Join(v.Evidence, "\n"), c.last); v.Class != class.Exit || !quoted {
 				t.Errorf("%s: %s, %q", v.Class, v.Message, v.Evidence)
 			}
@@ -33,7 +33,7 @@ func TestWhatAProgramSaidLastIsQuotedAndNotAskedFor(t *testing.T) {
 }
 
 func TestTheSameStatusIsTheSameFailureWhateverWasSaidLast(t *testing.T) {
-	if a, b := text("step a\n"), text("step b\n"); Signature(Classify(a), a) != Signature(Classify(b), b) {
+	if a, b := wrote("step a\n"), wrote("step b\n"); Signature(Classify(a), a) != Signature(Classify(b), b) {
 		t.Error("a line that changes makes two failures of one")
 	}
 }

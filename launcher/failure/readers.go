@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/pattern"
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // readOOM takes an allocator's message apart.
@@ -60,7 +61,7 @@ func (h *hit) number(name, text string) {
 
 func readCPUAlloc(h *hit, _ voice, m []string) {
 	h.number(NumRequested, m[1])
-	h.verdict.Message = fmt.Sprintf(refusedMemory+": it wanted %s", size(h.verdict.Numbers[NumRequested]))
+	h.verdict.Message = fmt.Sprintf(refusedMemory+": it wanted %s", text.Size(h.verdict.Numbers[NumRequested], 2))
 }
 
 func readMapping(h *hit, _ voice, _ []string) {

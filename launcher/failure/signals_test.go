@@ -48,7 +48,7 @@ func TestMemoryIsSuspectedOfSIGKILLAlone(t *testing.T) {
 }
 
 func TestADataLoaderThatTheKernelDidNotKillIsNotAskedOfDmesg(t *testing.T) {
-	e := text(traceback("RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed."))
+	e := wrote(traceback("RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed."))
 	e.Memory = evidence.Memory{HostBefore: count(7), HostAfter: count(7)}
 	if v := Classify(e); v.Class != class.KilledUnknown || strings.Contains(advised(v), "dmesg") {
 		t.Errorf("%s: %s", v.Class, advised(v))

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/observe"
 )
 
@@ -24,7 +25,7 @@ func (e Evidence) addTorch(v *Verdict) {
 		}
 	}
 	if _, told := v.Numbers[NumAllocated]; !told {
-		v.evidence(fmt.Sprintf("torch itself told, %.1f s before the end, of %s in tensors and %s held on its cuda:%d", max(0, e.Age-t.At), size(float64(t.Allocated)), size(float64(t.Reserved)), t.Device))
+		v.evidence(fmt.Sprintf("torch itself told, %.1f s before the end, of %s in tensors and %s held on its cuda:%d", max(0, e.Age-t.At), text.Size(t.Allocated, 2), text.Size(t.Reserved, 2), t.Device))
 		add(NumAllocated, t.Allocated)
 		add(NumReserved, t.Reserved)
 		add(NumUnallocated, t.Reserved-min(t.Allocated, t.Reserved))

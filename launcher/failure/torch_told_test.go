@@ -54,7 +54,7 @@ func TestTheErrorsOwnNumbersStandBeforeTorchs(t *testing.T) {
 }
 
 func TestNumbersOfADeviceThatIsNotTheFailedOneAreNotTaken(t *testing.T) {
-	several := text(noNumbers) // no plan says which device is the rank's
+	several := wrote(noNumbers) // no plan says which device is the rank's
 	several = reported(several, torchSaw())
 	other := onGPU(noNumbers, func([]GPU) {})
 	other = reported(other, torchSaw()[2:])
@@ -64,7 +64,7 @@ func TestNumbersOfADeviceThatIsNotTheFailedOneAreNotTaken(t *testing.T) {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}
-	alone := text(noNumbers)
+	alone := wrote(noNumbers)
 	alone = reported(alone, torchSaw()[:2])
 	if v := Classify(alone); v.Numbers[NumAllocated] != 60<<30 {
 		t.Errorf("one device only: %+v", v)
@@ -72,7 +72,7 @@ func TestNumbersOfADeviceThatIsNotTheFailedOneAreNotTaken(t *testing.T) {
 }
 
 func TestWhereAWorkerWasIsSaid(t *testing.T) {
-	e := text("Segmentation fault")
+	e := wrote("Segmentation fault")
 	e.Observed = &observe.Latest{Phase: "eval", Torch: &observe.Torch{Snapshots: []string{"/state/rank-0.pid-1.oom-1.pickle"}}}
 	notes := strings.Join(Classify(e).Notes, "\n")
 	if !strings.Contains(notes, "it had come to phase eval") || !strings.Contains(notes, "snapshot of its memory is in /state/rank-0.pid-1.oom-1.pickle") {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/plural"
 )
 
@@ -23,7 +24,7 @@ func freeCards(c situation) (situation, words, bool) {
 		most = max(most, s.used)
 	}
 	c.seats = seats
-	return c, words{fmt.Sprintf("free the GPUs of what others hold there, up to %s", gib(most)), "none to the job"}, most > 0
+	return c, words{fmt.Sprintf("free the GPUs of what others hold there, up to %s", text.GiB(most)), "none to the job"}, most > 0
 }
 
 func bucketView(c situation) (situation, words, bool) {

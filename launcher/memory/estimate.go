@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // Verdict is what an estimate comes to for a GPU.
@@ -207,7 +209,7 @@ func (s setup) copied(e *Estimate) string {
 		what = "data parallelism copies"
 	}
 	return fmt.Sprintf("%s parameters, gradients and optimizer state to every GPU and splits none of it: %d times the same %s; more GPUs do not lower what each needs",
-		what, s.Data, gib(e.Stages[e.Ranks[e.Worst].Stage].States()))
+		what, s.Data, text.GiB(e.Stages[e.Ranks[e.Worst].Stage].States()))
 }
 
 // assumed are what the estimate takes for given beside what it was told.
@@ -230,7 +232,7 @@ func (s setup) assumed(l Layout) []string {
 	add(s.stage() > 0 && s.stage() < 3 && s.parted(), "gradients are reduced in buckets of at most 500M elements")
 	least, most := s.buffers(1)
 	add(l.NCCL && l.World > 1, "NCCL: %s for each communicator (%s), and what NVLS may take on top", span(least, most), strings.Join(s.communicators(s.groups), ", "))
-	add(true, "CUDA context %s for each process; %d%% of free memory can be used, the rest is lost to rounding and gaps", gib(contextSize), usable)
+	add(true, "CUDA context %s for each process; %d%% of free memory can be used, the rest is lost to rounding and gaps", text.GiB(contextSize), usable)
 	add(slices.ContainsFunc(l.Cards, func(c Card) bool { return c.Spreads }), "a rank that has several GPUs divides what it needs evenly over them")
 	_, unknown := byKind(l.Groups)
 	for _, g := range unknown {
@@ -250,5 +252,5 @@ func (s setup) stepDecides() bool {
 }
 
 func span(least, most uint64) string {
-	return fmt.Sprintf("%.1f to %s", float64(least)/(1<<30), gib(most))
+	return fmt.Sprintf("%.1f to %s", float64(least)/(1<<30), text.GiB(most))
 }

@@ -3,6 +3,8 @@ package memory
 import (
 	"strings"
 	"testing"
+
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 const (
@@ -133,7 +135,7 @@ func TestQLoRAFitsWherePublished(t *testing.T) {
 		{model(65e9, lora(65e9/500)), 47 * gi, TooLarge},
 	} {
 		if e := estimate(t, test.model, cards(1, test.free)); e.Verdict != test.want {
-			t.Errorf("%s in %s: %s with %s free, want %s", Count(test.model.Parameters), test.model.DType, e.Verdict, gib(test.free), test.want)
+			t.Errorf("%s in %s: %s with %s free, want %s", Count(test.model.Parameters), test.model.DType, e.Verdict, text.GiB(test.free), test.want)
 		}
 	}
 }
@@ -174,16 +176,16 @@ func TestAPipelineHoldsMicroBatchesBySchedule(t *testing.T) {
 	e := estimate(t, m, Layout{World: 4})
 	for stage, want := range []uint64{4 * gi, 3 * gi, 2 * gi, gi + gi} {
 		if got := e.Stages[stage].Activations; got != want {
-			t.Errorf("stage %d holds %s, want %s", stage, gib(got), gib(want))
+			t.Errorf("stage %d holds %s, want %s", stage, text.GiB(got), text.GiB(want))
 		}
 	}
 	m.MicroBatches = 2
 	if got := estimate(t, m, Layout{World: 4}).Stages[0].Activations; got != 2*gi {
-		t.Errorf("with two micro-batches the first stage holds %s", gib(got))
+		t.Errorf("with two micro-batches the first stage holds %s", text.GiB(got))
 	}
 	m.MicroBatches, m.Schedule = 8, GPipe
 	if got := estimate(t, m, Layout{World: 4}).Stages[0].Activations; got != 8*gi {
-		t.Errorf("with gpipe the first stage holds %s", gib(got))
+		t.Errorf("with gpipe the first stage holds %s", text.GiB(got))
 	}
 }
 

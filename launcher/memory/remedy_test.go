@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 func find(t *testing.T, e *Estimate, words string) Remedy {
@@ -227,7 +229,7 @@ func TestWhatAPipelineHoldsIsLessenedByItsSchedule(t *testing.T) {
 func TestWithoutAPipelineOneMicroBatchIsHeld(t *testing.T) {
 	m := model(1e9, activations(10*gi), func(m *Model) { m.MicroBatches = 8 })
 	if got := estimate(t, m, Layout{World: 8}).Stages[0].Activations; got != 10*gi {
-		t.Errorf("it holds %s", gib(got))
+		t.Errorf("it holds %s", text.GiB(got))
 	}
 }
 
@@ -267,7 +269,7 @@ func TestOffloadingIsAdvisedLateAndOnlyWhereHostsHaveTheMemory(t *testing.T) {
 		l.Hosts = []Host{{Ranks: 4, Free: &free}}
 		r := find(t, estimate(t, m, l), "fsdp with its share in the host's memory")
 		if r.Fits != want || r.Offloaded == nil || r.Offloaded.Need != 30e9*16 || *r.Offloaded.Free != free {
-			t.Errorf("%s free: %+v, %+v", gib(free), r, r.Offloaded)
+			t.Errorf("%s free: %+v, %+v", text.GiB(free), r, r.Offloaded)
 		}
 	}
 	l.Hosts = []Host{{Ranks: 4}}

@@ -13,8 +13,6 @@ func mulDiv(a, b, c uint64) uint64 {
 	return quotient
 }
 
-func gib(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }
-
 // bytesOf writes thousandths of a byte.
 func bytesOf(milliBytes uint64) string {
 	text := fmt.Sprintf("%d.%03d", milliBytes/milli, milliBytes%milli)

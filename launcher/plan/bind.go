@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/muster-dev/muster/launcher/facts"
-	"github.com/muster-dev/muster/launcher/plan/device"
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // near is what is close to a rank's device; nil where it has none or that is not known.
@@ -89,24 +89,13 @@ func shareOut(p *Plan, ranks []int, cores [][]int, node int) {
 
 func unbound(host string, node int, ranks []int, f facts.Host) Problem {
 	why := fmt.Sprintf("of which no CPU is allowed there (CPUs %s are): they run on any of these, far from their GPUs",
-		Spans(f.CPUs.Allowed))
+		text.Ranges(f.CPUs.Allowed))
 	if len(f.CPUs.Allowed) == 0 {
 		why = "and which CPUs are allowed there is not known: they are not bound"
 	}
 	return Problem{Code: "not_bound", Host: host, Message: fmt.Sprintf(
-		"%s: the GPUs of %s sit on NUMA node %d, %s", host, ranksText(ranks), node, why)}
+		"%s: the GPUs of %s sit on NUMA node %d, %s", host, text.Numbered("rank", ranks), node, why)}
 }
-
-// ranksText is "rank 3" or "ranks 0-3,8".
-func ranksText(ranks []int) string {
-	if len(ranks) > 1 {
-		return "ranks " + Spans(ranks)
-	}
-	return "rank " + Spans(ranks)
-}
-
-// Spans writes numbers in ascending order as the kernel writes lists of CPUs: 0-3,8.
-func Spans(numbers []int) string { return device.Spans(numbers) }
 
 // nameNICs says through which device each rank's data leaves the host: NCCL chooses by itself, by the same nearness.
 func nameNICs(p *Plan, host int) {

@@ -77,7 +77,7 @@ func TestADriverThatShowsNoneOfTheGPUsOnTheBusIsNoReasonToRunWithoutThem(t *test
 func TestGPUsThatTheDriverDoesNotShowAreWarnedOf(t *testing.T) {
 	h := machine(0, 7, nvswitch)
 	h.Devices.PCIDevices = 8
-	mustHold(t, text(mustMake(t, on(t, 1, ""), h).Warnings), "m0: the driver shows 7 GPUs, but 8 are on the PCI bus")
+	mustHold(t, inWords(mustMake(t, on(t, 1, ""), h).Warnings), "m0: the driver shows 7 GPUs, but 8 are on the PCI bus")
 	h.Container = "docker"
 	if p := mustMake(t, on(t, 1, ""), h); len(p.Warnings) > 0 {
 		t.Errorf("a container was given 7: %v", p.Warnings)
@@ -89,7 +89,7 @@ func TestAHostWithoutGPUsAmongOthersIsSaid(t *testing.T) {
 	h := host("m0", "10.0.0.1", 4)
 	h.Devices = &facts.Devices{None: "no NVIDIA GPU"}
 	p := mustMake(t, on(t, 2, "per_host = 2"), h, machine(1, 2, nvswitch))
-	mustHold(t, text(p.Warnings), "m0 has no GPU: no NVIDIA GPU; its 2 ranks use none, while m1 has 2")
+	mustHold(t, inWords(p.Warnings), "m0 has no GPU: no NVIDIA GPU; its 2 ranks use none, while m1 has 2")
 	if p.Backend != "nccl" {
 		t.Errorf("backend %s", p.Backend)
 	}
@@ -118,7 +118,7 @@ func TestTheHostsVisibleDevicesRestrictAndOrder(t *testing.T) {
 		if got := gpusOf(p); !slices.Equal(got, want) {
 			t.Errorf("%q gives GPUs %v, want %v", value, got, want)
 		}
-		mustHold(t, text(p.Notes), "CUDA_VISIBLE_DEVICES="+value+" is set on m0")
+		mustHold(t, inWords(p.Notes), "CUDA_VISIBLE_DEVICES="+value+" is set on m0")
 	}
 }
 
@@ -210,7 +210,7 @@ func TestOneOfManySlurmTasksUsesItsOwnGPU(t *testing.T) {
 	if got := env(t, p, 0, Meeting{})["LOCAL_RANK"]; got != "0" {
 		t.Errorf("LOCAL_RANK is %s with one device visible", got)
 	}
-	mustHold(t, text(p.Notes), "one of 8 Slurm tasks")
+	mustHold(t, inWords(p.Notes), "one of 8 Slurm tasks")
 }
 
 // What nvidia-smi calls 1, CUDA calls 0 where the faster card sits behind.
@@ -225,7 +225,7 @@ func TestMixedCardsAreNamedByUUIDAndCountedAsNvidiaSMIDoes(t *testing.T) {
 	if e := env(t, p, 0, Meeting{}); e["CUDA_VISIBLE_DEVICES"] != "1" || e["CUDA_DEVICE_ORDER"] != "PCI_BUS_ID" {
 		t.Errorf("by index: %s in order %s", e["CUDA_VISIBLE_DEVICES"], e["CUDA_DEVICE_ORDER"])
 	}
-	mustHold(t, text(mustMake(t, on(t, 1, ""), setVisible(h, "1")).Warnings), "its cards differ", "those of nvidia-smi")
+	mustHold(t, inWords(mustMake(t, on(t, 1, ""), setVisible(h, "1")).Warnings), "its cards differ", "those of nvidia-smi")
 	mustHold(t, refusal(t, on(t, 1, ""), setVisible(h, "1", "CUDA_DEVICE_ORDER", "FASTEST_FIRST")), "FASTEST_FIRST", "only CUDA knows")
 	if p := mustMake(t, on(t, 1, ""), setVisible(h, "1", "CUDA_DEVICE_ORDER", "PCI_BUS_ID")); len(p.Warnings) > 0 {
 		t.Errorf("warnings %v", p.Warnings)
@@ -259,7 +259,7 @@ func TestHostsWithDifferentNumbersOfGPUs(t *testing.T) {
 	if e["WORLD_SIZE"] != "7" || e["LOCAL_WORLD_SIZE"] != "2" || e["LOCAL_RANK"] != "1" {
 		t.Errorf("rank 6: %v", e)
 	}
-	mustHold(t, text(p.Notes), "different numbers of ranks: m0 4, m1 1, m2 2")
+	mustHold(t, inWords(p.Notes), "different numbers of ranks: m0 4, m1 1, m2 2")
 	mustHold(t, refusal(t, on(t, 3, "equal = true", only), hosts...), "m0 4, m1 1, m2 2", "equal = true forbids that")
 }
 
@@ -288,7 +288,7 @@ func TestAProcessMaySpreadOverSeveralGPUs(t *testing.T) {
 		t.Errorf("in exclusive mode visible: %s", got)
 	}
 	p = mustMake(t, on(t, 1, "per_host = 2\ndevices = 4"), h)
-	mustHold(t, text(p.Warnings), "a rank may touch another's GPU")
+	mustHold(t, inWords(p.Warnings), "a rank may touch another's GPU")
 	if got := visible(t, p, 1); strings.Count(got, "GPU-") != 4 {
 		t.Errorf("in exclusive mode two ranks share out %s", got)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // Difference is something that is not the same everywhere.
@@ -56,7 +57,7 @@ func (p *Plan) ofRanks(name string, by map[string][]int) (Difference, bool) {
 	d := Difference{What: name}
 	known := 0
 	for value, ranks := range by {
-		d.Values = append(d.Values, Shared{Value: value, Who: "ranks " + Spans(ranks), n: len(ranks)})
+		d.Values = append(d.Values, Shared{Value: value, Who: "ranks " + text.Ranges(ranks), n: len(ranks)})
 		known += len(ranks)
 	}
 	if known < p.WorldSize {

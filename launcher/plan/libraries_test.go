@@ -44,7 +44,7 @@ func TestNCCLIsToldInTheFormThatItReads(t *testing.T) {
 	if got := sourceOf(t, p, 0, Meeting{}, "NCCL_BUFFSIZE"); !strings.HasPrefix(got, "job.hcl:7") {
 		t.Errorf("source %q", got)
 	}
-	mustHold(t, text(p.Notes), "4 MiB")
+	mustHold(t, inWords(p.Notes), "4 MiB")
 }
 
 func TestEnvWinsOverTheBlockUnderAnyName(t *testing.T) {
@@ -57,7 +57,7 @@ func TestEnvWinsOverTheBlockUnderAnyName(t *testing.T) {
 
 func TestP2POnlyByNVLinkWhereThereIsNoneIsSaid(t *testing.T) {
 	p := mustMake(t, with(t, 1, "nccl { p2p_level = \"NVL\" }"), machine(0, 4, pcie))
-	mustHold(t, text(p.Warnings), "m0: ", "NVLink")
+	mustHold(t, inWords(p.Warnings), "m0: ", "NVLink")
 	if p := mustMake(t, with(t, 1, "nccl { p2p_level = \"NVL\" }"), machine(0, 4, nvswitch)); len(p.Warnings) > 0 {
 		t.Errorf("warnings %v", p.Warnings)
 	}
@@ -68,7 +68,7 @@ func TestSettingsOfHostsThatNobodyAskedForAreReported(t *testing.T) {
 	a.Environ = map[string]string{"NCCL_BUFFSIZE": "4M", "NCCL_PSK": facts.Hidden}
 	b.NCCLFiles = []facts.NCCLFile{{Path: "/etc/nccl.conf", Values: map[string]string{"NCCL_DEBUG": "WARN"}}}
 	p := mustMake(t, with(t, 2), a, b)
-	warnings := text(p.Warnings)
+	warnings := inWords(p.Warnings)
 	mustHold(t, warnings, "m0: NCCL_BUFFSIZE=4M is set by the host's environment, not by the job file", "m1: NCCL_DEBUG=WARN is set by /etc/nccl.conf", "NCCL_PSK=(hidden)")
 	if !strings.Contains(warnings, "4") {
 		t.Errorf("what NCCL makes of 4M is not said: %s", warnings)
@@ -108,5 +108,5 @@ func TestTheUsersOwnAllocatorStringIsMergedKeyByKey(t *testing.T) {
 	if strings.Contains(got, "128") {
 		t.Errorf("the block wins over the user's own: %s", got)
 	}
-	mustHold(t, text(p.LibraryProblems(m)), "max_split_size")
+	mustHold(t, inWords(p.LibraryProblems(m)), "max_split_size")
 }

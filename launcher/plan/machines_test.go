@@ -106,10 +106,10 @@ func refusal(t *testing.T, j *config.Job, hosts ...facts.Host) string {
 	if len(problems) == 0 {
 		t.Fatalf("not refused; GPUs %v", gpusOf(p))
 	}
-	return text(problems)
+	return inWords(problems)
 }
 
-func text(problems []Problem) string {
+func inWords(problems []Problem) string {
 	var lines []string
 	for _, p := range problems {
 		lines = append(lines, p.Message)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/memory"
 	"github.com/muster-dev/muster/launcher/plan/device"
 	"github.com/muster-dev/muster/launcher/plural"
@@ -31,7 +32,7 @@ func (p *Plan) estimateMemory() []Problem {
 	if o := estimate.Offloaded; !o.Fits() {
 		name := p.Hosts[o.Host].Name
 		lacking = append(lacking, Problem{Code: "memory_does_not_fit", Host: name, Message: fmt.Sprintf("%s: the host's own memory is estimated to be too small for what cpu_offload leaves to it: %s for %s; %s available",
-			name, gib(o.Need), plural.Of(p.Hosts[o.Host].Ranks, "rank"), gib(*o.Free))})
+			name, text.GiB(o.Need), plural.Of(p.Hosts[o.Host].Ranks, "rank"), text.GiB(*o.Free))})
 	}
 	return lacking
 }
@@ -164,14 +165,14 @@ func (p *Plan) hostLacking() string {
 func (p *Plan) memoryWords() string {
 	e, ranks := p.Memory, p.lacking()
 	worst := e.Ranks[e.Worst]
-	who, each := "rank "+Spans(ranks), ""
+	who, each := "rank "+text.Ranges(ranks), ""
 	if len(ranks) > 1 {
-		who, each = "ranks "+Spans(ranks), "up to "
+		who, each = "ranks "+text.Ranges(ranks), "up to "
 	}
 	if host := p.hostLacking(); host != "" {
 		who = host + ": " + who
 	}
-	text := fmt.Sprintf("%s: memory is estimated not to fit: %s%s needed of a GPU%s, %s free: %s too little", who, each, gib(worst.Need), sharingWords(worst), gib(*worst.Free), shortBy(worst))
+	text := fmt.Sprintf("%s: memory is estimated not to fit: %s%s needed of a GPU%s, %s free: %s too little", who, each, text.GiB(worst.Need), sharingWords(worst), text.GiB(*worst.Free), shortBy(worst))
 	if e.Copied != "" {
 		text += "; " + e.Copied
 	}
@@ -183,7 +184,7 @@ func shortBy(r memory.Rank) string {
 	if lacks := r.Need - *r.Free; lacks < 1<<30/10 {
 		return fmt.Sprintf("%.1f MiB", float64(lacks)/(1<<20))
 	}
-	return gib(r.Need - *r.Free)
+	return text.GiB(r.Need - *r.Free)
 }
 
 func sharingWords(r memory.Rank) string {
@@ -199,7 +200,7 @@ func (p *Plan) remedyWords() string {
 	if remedy == nil {
 		return "nothing that muster knows of makes it fit on GPUs like these"
 	}
-	return fmt.Sprintf("what would fit at the least cost: %s (then %s)", remedy.Change, gib(remedy.Need))
+	return fmt.Sprintf("what would fit at the least cost: %s (then %s)", remedy.Change, text.GiB(remedy.Need))
 }
 
 // memoryNotes tell of what is only just enough, and of what is not compared.
@@ -210,7 +211,7 @@ func (p *Plan) memoryNotes() []Problem {
 	worst := p.Memory.Ranks[p.Memory.Worst]
 	if p.Memory.Verdict == memory.Tight {
 		return []Problem{{Code: "memory_tight", Message: fmt.Sprintf("memory is estimated to be tight: rank %d needs %s to %s of a GPU%s, %s free",
-			p.Memory.Worst, gib(worst.Need), gib(worst.Most), sharingWords(worst), gib(*worst.Free))}}
+			p.Memory.Worst, text.GiB(worst.Need), text.GiB(worst.Most), sharingWords(worst), text.GiB(*worst.Free))}}
 	}
 	unknown := func(r memory.Rank) bool { return r.Verdict == memory.Unknown }
 	if slices.ContainsFunc(p.Memory.Ranks, unknown) {
@@ -218,5 +219,3 @@ func (p *Plan) memoryNotes() []Problem {
 	}
 	return nil
 }
-
-func gib(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }

@@ -95,7 +95,7 @@ func TestWhatIsNeededIsToldAgainstWhatIsFree(t *testing.T) {
 	total, reserved := need+400<<20, uint64(450<<20)
 	h.Devices.Inventory.GPUs[0].Memory = gpu.Memory{Total: &total, Used: ptr(uint64(0)), Reserved: &reserved}
 	p := mustMake(t, needing(t, 1, "", "parameters = \"2B\""), h)
-	mustHold(t, text(p.Warnings), "37.7 GiB needed of a GPU, 37.7 GiB free: 50.0 MiB too little")
+	mustHold(t, inWords(p.Warnings), "37.7 GiB needed of a GPU, 37.7 GiB free: 50.0 MiB too little")
 }
 
 func TestWhatIsOffloadedIsComparedWithTheHostsMemory(t *testing.T) {
@@ -135,9 +135,9 @@ func TestCommunicatorsAreNamedTheSameEverywhere(t *testing.T) {
 	const ranks, chosen, list = "groups = { tensor = 2, cp = 2, island = 4 }", "nccl {\n  buffer_size = \"8MiB\"\n}", "(all ranks, tensor, cp, data, island)"
 	p := mustMake(t, needing(t, 1, ranks, "parameters = \"1B\"", chosen), machine(0, 8, nvswitch))
 	mustHold(t, strings.Join(p.Memory.Assumed, "\n"), list)
-	mustHold(t, text(p.Notes), "this job probably has 5 "+list)
+	mustHold(t, inWords(p.Notes), "this job probably has 5 "+list)
 	bare := mustMake(t, job(t, "job \"j\" {\n  command = [\"true\"]\n  hosts \"ssh\" {\n    names = [\"m0\"]\n  }\n  ranks {\n"+ranks+"\n}\n"+chosen+"\n}"), machine(0, 8, nvswitch))
-	mustHold(t, text(bare.Notes), "this job probably has 5 "+list)
+	mustHold(t, inWords(bare.Notes), "this job probably has 5 "+list)
 }
 
 func TestRanksOnOneGPUNeedItTogether(t *testing.T) {
@@ -146,7 +146,7 @@ func TestRanksOnOneGPUNeedItTogether(t *testing.T) {
 	if r.Sharing != 4 || r.Need != 4*p.Memory.Stages[0].Least() || r.Verdict != memory.TooLarge {
 		t.Errorf("%+v", r)
 	}
-	mustHold(t, text(p.Warnings), "needed of a GPU that 4 ranks share, ")
+	mustHold(t, inWords(p.Warnings), "needed of a GPU that 4 ranks share, ")
 }
 
 func TestARankThatSpreadsOverGPUsHasThemTogether(t *testing.T) {

@@ -91,7 +91,7 @@ func TestMIGDevicesAreChosenByProfileAndSpreadOverTheirGPUs(t *testing.T) {
 		}
 	}
 	p := mustMake(t, on(t, 1, `devices = ["1g.10gb", "1g.10gb"]`), cut(small, small))
-	mustHold(t, text(p.Notes), "2 MIG devices of profile 1g.10gb are taken of 2 GPUs", "PCIe link", "NCCL before 2.31")
+	mustHold(t, inWords(p.Notes), "2 MIG devices of profile 1g.10gb are taken of 2 GPUs", "PCIe link", "NCCL before 2.31")
 }
 
 // NCCL 2.31 joins those of one GPU directly.
@@ -119,7 +119,7 @@ func TestMIGDevicesThatNCCLJoinsAreOnOneGPUWhereOneHasThem(t *testing.T) {
 		}
 	}
 	p := mustMake(t, on(t, 1, `devices = ["1g.10gb", "1g.10gb"]`), newer(small, small))
-	mustHold(t, text(p.Notes), "2 MIG devices of profile 1g.10gb are taken of 1 GPU: this NCCL joins those of one GPU directly")
+	mustHold(t, inWords(p.Notes), "2 MIG devices of profile 1g.10gb are taken of 1 GPU: this NCCL joins those of one GPU directly")
 	if e := env(t, p, 1, Meeting{}); e["NCCL_MULTI_RANK_GPU_ENABLE"] != "1" {
 		t.Errorf("NCCL_MULTI_RANK_GPU_ENABLE=%q", e["NCCL_MULTI_RANK_GPU_ENABLE"])
 	}
@@ -147,7 +147,7 @@ func TestWholeGPUsComeBeforeMIGDevicesAndEqualOnesBeforeAMixture(t *testing.T) {
 
 func TestRanksOnUnlikeDevicesAreWarnedOf(t *testing.T) {
 	h := cut("3g.40gb 1g.10gb", "-")
-	mustHold(t, text(mustMake(t, on(t, 1, "backend = \"gloo\""), h).Warnings), "unlike devices (1 whole GPU and MIG devices, 1 of 3g.40gb, 1 of 1g.10gb)", `devices = "3g.40gb"`)
+	mustHold(t, inWords(mustMake(t, on(t, 1, "backend = \"gloo\""), h).Warnings), "unlike devices (1 whole GPU and MIG devices, 1 of 3g.40gb, 1 of 1g.10gb)", `devices = "3g.40gb"`)
 	for _, ranks := range []string{"devices = [1]", `devices = "3g.40gb"`, `devices = ["3g.40gb", "1g.10gb"]`} {
 		if p := mustMake(t, on(t, 1, ranks+"\nbackend = \"gloo\""), h); problem(p.Warnings, "mig_unlike") != nil {
 			t.Errorf("%s: %v", ranks, p.Warnings)
@@ -230,7 +230,7 @@ func TestNCCLBetweenMIGDevicesIsToldByItsVersion(t *testing.T) {
 		if got != want || noted != (test.noted != "") {
 			t.Errorf("%s: warned of %q, noted %v; want %q, %q", test.says, got, noted, want, test.noted)
 		}
-		mustHold(t, text(slices.Concat(p.Warnings, p.Notes)), test.says)
+		mustHold(t, inWords(slices.Concat(p.Warnings, p.Notes)), test.says)
 		if p := mustMake(t, on(t, 1, "backend = \"gloo\""), test.host); problem(p.Warnings, "nccl_mig") != nil || problem(p.Warnings, "nccl_shared_gpu") != nil {
 			t.Errorf("with gloo: %v", p.Warnings)
 		}
@@ -286,7 +286,7 @@ func TestOfRanksThatShareMIGDevicesByMPSOneThingIsSaidOfNCCL(t *testing.T) {
 		}
 		j := job(t, "job \"j\" {\n command = [\"true\"]\n hosts \"ssh\" {\n names = [\"m0\"]\n }\n ranks {\n devices = "+c.devices+"\n }\n mps {\n ranks_per_gpu = 2\n }\n}")
 		if found := mustMake(t, j, h).Warnings; len(found) != 1 || !strings.Contains(found[0].Message, c.want) {
-			t.Errorf("%s with NCCL %q: want %q only:\n%s", c.devices, c.version, c.want, text(found))
+			t.Errorf("%s with NCCL %q: want %q only:\n%s", c.devices, c.version, c.want, inWords(found))
 		}
 	}
 }
@@ -297,8 +297,8 @@ func TestAGroupOnPartsOfOneGPUIsNotSaidToBeSlowWhereNCCLJoinsThem(t *testing.T) 
 		h := cut("1g.10gb 1g.10gb")
 		h.Devices.Inventory.CUDA, h.Software = ptr("13.0"), &facts.Software{NCCL: version}
 		p := mustMake(t, on(t, 1, "groups = { tensor = 2 }"), h)
-		if got := strings.Contains(text(p.Warnings), "not on fast links"); got != want {
-			t.Errorf("NCCL %s: %s", version, text(p.Warnings))
+		if got := strings.Contains(inWords(p.Warnings), "not on fast links"); got != want {
+			t.Errorf("NCCL %s: %s", version, inWords(p.Warnings))
 		}
 	}
 }

@@ -37,7 +37,7 @@ func withMPS(n int) facts.Host {
 func TestEachGPUGetsItsRanksAndTheirSharesInTheDaemonsWords(t *testing.T) {
 	p := mustMake(t, sharing(t, `backend = "none"; devices = [3, 1]`, `ranks_per_gpu = 3; active_thread_percentage = [50, 25, 12.5]; pinned_memory_limit = ["20GiB", "10GiB", "1536MiB"]`), withMPS(4))
 	wantGPUs(t, p, 3, 3, 3, 1, 1, 1)
-	mustHold(t, text(p.Notes), "each rank sees its own device only", "MPS daemon of its own")
+	mustHold(t, inWords(p.Notes), "each rank sees its own device only", "MPS daemon of its own")
 	folders := Meeting{MPS: []map[string]MPSFolders{{uuid(0, 3): {"/tmp/m/0", "/state/0"}, uuid(0, 1): {"/tmp/m/1", "/state/1"}}}}
 	e := env(t, p, 5, folders)
 	for name, want := range map[string]string{
@@ -140,12 +140,12 @@ func TestADaemonForOtherGPUsIsInNobodysWay(t *testing.T) {
 		t.Errorf("%v", p.Warnings)
 	}
 	h.MPS.Daemons[0] = facts.MPSDaemon{PID: 8, User: "root"}
-	mustHold(t, text(mustMake(t, sharing(t, `devices = [0]; backend = "none"`, "ranks_per_gpu = 2"), h).Warnings), "only its user can see")
+	mustHold(t, inWords(mustMake(t, sharing(t, `devices = [0]; backend = "none"`, "ranks_per_gpu = 2"), h).Warnings), "only its user can see")
 }
 
 func TestWhatNCCLMakesOfSharedGPUsIsSaid(t *testing.T) {
 	warned := func(ranks, block string, h facts.Host) string {
-		return text(mustMake(t, sharing(t, ranks, block), h).Warnings)
+		return inWords(mustMake(t, sharing(t, ranks, block), h).Warnings)
 	}
 	mustHold(t, warned(`backend = "nccl"; devices = 1`, "ranks_per_gpu = 2", withMPS(2)), "NCCL takes one rank of a job per GPU", "2.30", `backend = "gloo"`)
 	mustHold(t, warned(`backend = "nccl"; devices = 2`, "ranks_per_gpu = 1", withMPS(2)), "an MPS daemon each")
@@ -158,32 +158,32 @@ func TestWhatNCCLMakesOfSharedGPUsIsSaid(t *testing.T) {
 	h := withMPS(1)
 	h.Software = &facts.Software{NCCL: "2.30.3"}
 	shared := job(t, "job \"j\" {\n command = [\"true\"]\n hosts \"ssh\" {\n names = [\"h0\"]\n }\n ranks {\n backend = \"nccl\"\n }\n mps {\n ranks_per_gpu = 2\n }\n env = { NCCL_MULTI_RANK_GPU_ENABLE = 1 }\n}")
-	if got := text(mustMake(t, shared, h).Warnings); strings.Contains(got, "takes one rank") {
+	if got := inWords(mustMake(t, shared, h).Warnings); strings.Contains(got, "takes one rank") {
 		t.Error(got)
 	}
 	h.Software.NCCL = "2.29.7"
-	mustHold(t, text(mustMake(t, shared, h).Warnings), "takes one rank")
+	mustHold(t, inWords(mustMake(t, shared, h).Warnings), "takes one rank")
 }
 
 func TestADaemonThatNobodyAskedForIsSaid(t *testing.T) {
 	h := withMPS(1)
 	h.MPS.Daemons = []facts.MPSDaemon{{PID: 7, User: "ann", Told: true, Pipe: "/tmp/nvidia-mps"}}
-	mustHold(t, text(mustMake(t, on(t, 1, ""), h).Warnings), "will be clients of the MPS daemon of ann")
+	mustHold(t, inWords(mustMake(t, on(t, 1, ""), h).Warnings), "will be clients of the MPS daemon of ann")
 	h.MPS.Daemons = nil
 	h.Environ = map[string]string{"CUDA_MPS_PIPE_DIRECTORY": "/run/mps"}
-	mustHold(t, text(mustMake(t, on(t, 1, ""), h).Warnings), "ranks run without MPS")
+	mustHold(t, inWords(mustMake(t, on(t, 1, ""), h).Warnings), "ranks run without MPS")
 }
 
 func TestSharingByTurnsIsAllowedAndItsPriceSaid(t *testing.T) {
 	p := mustMake(t, on(t, 1, "per_host = 4\ndevices = [0, 1]\nshared = true\nbackend = \"none\""), machine(0, 2, nvswitch))
-	mustHold(t, text(p.Warnings), "take turns", "mps { ranks_per_gpu")
+	mustHold(t, inWords(p.Warnings), "take turns", "mps { ranks_per_gpu")
 }
 
 func TestALimitThatTheHostSetsIsSaid(t *testing.T) {
 	h := withMPS(1)
 	h.Environ = map[string]string{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "10"}
-	mustHold(t, text(mustMake(t, sharing(t, `backend = "none"`, "ranks_per_gpu = 2"), h).Warnings), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=10 is set there", "active_thread_percentage")
-	if got := text(mustMake(t, sharing(t, `backend = "none"`, "ranks_per_gpu = 2; active_thread_percentage = 50"), h).Warnings); got != "" {
+	mustHold(t, inWords(mustMake(t, sharing(t, `backend = "none"`, "ranks_per_gpu = 2"), h).Warnings), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=10 is set there", "active_thread_percentage")
+	if got := inWords(mustMake(t, sharing(t, `backend = "none"`, "ranks_per_gpu = 2; active_thread_percentage = 50"), h).Warnings); got != "" {
 		t.Error(got)
 	}
 }

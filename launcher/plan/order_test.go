@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
@@ -33,11 +34,11 @@ func TestSomeGPUsAreTakenOfOneIsland(t *testing.T) {
 
 func TestAGroupOnSlowLinksIsAWarningWithItsPairOrAnError(t *testing.T) {
 	p := mustMake(t, on(t, 1, "groups = { tensor = 4 }"), machine(0, 8, pcie))
-	mustHold(t, text(p.Warnings), "m0: the tensor group of ranks 0-3 is not on fast links: rank 0's GPU 0 and rank 1's GPU 1 are joined by NODE")
+	mustHold(t, inWords(p.Warnings), "m0: the tensor group of ranks 0-3 is not on fast links: rank 0's GPU 0 and rank 1's GPU 1 are joined by NODE")
 	p = mustMake(t, on(t, 2, "groups = { tensor = 8 }"), machine(0, 4, nvswitch), machine(1, 4, nvswitch))
-	mustHold(t, text(p.Warnings), "spread over hosts: rank 0 on m0 and rank 4 on m1")
+	mustHold(t, inWords(p.Warnings), "spread over hosts: rank 0 on m0 and rank 4 on m1")
 	p = mustMake(t, on(t, 1, "groups = { tensor = 4 }"), machine(0, 6, nvswitch))
-	mustHold(t, text(p.Warnings), "job.hcl:8,12-22: tensor = 4: 6 ranks cannot be parted into groups of 4")
+	mustHold(t, inWords(p.Warnings), "job.hcl:8,12-22: tensor = 4: 6 ranks cannot be parted into groups of 4")
 }
 
 // A group of four cannot have NVLink here, but its pairs can, and it is kept on one node.
@@ -93,14 +94,14 @@ func TestWhereLinksAreNotKnownOneNodeIsPreferred(t *testing.T) {
 func TestAWrittenOrderIsKept(t *testing.T) {
 	p := mustMake(t, on(t, 1, "devices = [7, 0, 5, 2]\ngroups = { tensor = 2 }"), machine(0, 8, halves))
 	wantGPUs(t, p, 7, 0, 5, 2)
-	mustHold(t, text(p.Warnings), "ranks 0-1 is not on fast links")
+	mustHold(t, inWords(p.Warnings), "ranks 0-1 is not on fast links")
 }
 
 func TestRanksGetCoresOfTheirGPUsNode(t *testing.T) {
 	p := mustMake(t, on(t, 1, ""), machine(0, 8, nvswitch))
 	var sets []string
 	for _, r := range p.Ranks {
-		sets = append(sets, fmt.Sprintf("%d:%s", *r.Node, Spans(r.CPUs)))
+		sets = append(sets, fmt.Sprintf("%d:%s", *r.Node, text.Ranges(r.CPUs)))
 	}
 	want := []string{"0:0-1,16-17", "0:2-3,18-19", "0:4-5,20-21", "0:6-7,22-23", "1:8-9,24-25", "1:10-11,26-27", "1:12-13,28-29", "1:14-15,30-31"}
 	if !slices.Equal(sets, want) {
@@ -144,7 +145,7 @@ func allow(h facts.Host, allowed ...int) facts.Host {
 func TestBindingStaysWithinTheCpuset(t *testing.T) {
 	p := mustMake(t, on(t, 1, ""), allow(machine(0, 8, nvswitch), 4, 5, 6, 7))
 	for i, want := range []string{"4", "5", "6", "7"} {
-		if got := Spans(p.Ranks[i].CPUs); got != want {
+		if got := text.Ranges(p.Ranks[i].CPUs); got != want {
 			t.Errorf("rank %d has CPUs %s, want %s", i, got, want)
 		}
 	}
@@ -153,7 +154,7 @@ func TestBindingStaysWithinTheCpuset(t *testing.T) {
 			t.Errorf("rank %d is bound to CPUs %v of a node that is not allowed", r.Rank, r.CPUs)
 		}
 	}
-	mustHold(t, text(p.Warnings), "ranks 4-7 sit on NUMA node 1, of which no CPU is allowed there (CPUs 4-7 are)")
+	mustHold(t, inWords(p.Warnings), "ranks 4-7 sit on NUMA node 1, of which no CPU is allowed there (CPUs 4-7 are)")
 }
 
 func TestANodeOfUnknownSlotsIsLookedUpAndUnknownCPUsAreSaid(t *testing.T) {
@@ -162,17 +163,17 @@ func TestANodeOfUnknownSlotsIsLookedUpAndUnknownCPUsAreSaid(t *testing.T) {
 		h.Nodes = append(h.Nodes, facts.Node{ID: i, CPUs: h.Devices.Near[i].CPUs})
 		h.Devices.Near[i].CPUs = nil
 	}
-	if got := Spans(mustMake(t, on(t, 1, ""), h).Ranks[1].CPUs); got != "8-15,24-31" {
+	if got := text.Ranges(mustMake(t, on(t, 1, ""), h).Ranks[1].CPUs); got != "8-15,24-31" {
 		t.Errorf("rank 1 has CPUs %s", got)
 	}
 	h.CPUs, h.Nodes = facts.CPUs{}, nil
-	mustHold(t, text(mustMake(t, on(t, 1, ""), h).Warnings), "rank 0 sit on NUMA node 0, and which CPUs are allowed there is not known: they are not bound")
+	mustHold(t, inWords(mustMake(t, on(t, 1, ""), h).Warnings), "rank 0 sit on NUMA node 0, and which CPUs are allowed there is not known: they are not bound")
 }
 
 func TestMoreRanksThanCoresShareThem(t *testing.T) {
 	p := mustMake(t, on(t, 1, ""), allow(machine(0, 8, nvswitch), 4, 20, 5, 8))
 	for rank, want := range []string{"4-5,20", "4-5,20", "4-5,20", "4-5,20", "8", "8", "8", "8"} {
-		if got := Spans(p.Ranks[rank].CPUs); got != want {
+		if got := text.Ranges(p.Ranks[rank].CPUs); got != want {
 			t.Errorf("rank %d has CPUs %s, want %s", rank, got, want)
 		}
 	}
@@ -196,7 +197,7 @@ func TestThreadsAreTheAllowedCoresOfARank(t *testing.T) {
 	}
 	p := mustMake(t, on(t, 1, ""), h)
 	if got := env(t, p, 0, Meeting{})["OMP_NUM_THREADS"]; got != "1" {
-		t.Errorf("a rank bound to %s has %s threads", Spans(p.Ranks[0].CPUs), got)
+		t.Errorf("a rank bound to %s has %s threads", text.Ranges(p.Ranks[0].CPUs), got)
 	}
 }
 

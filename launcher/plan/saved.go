@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/plural"
 )
 
@@ -48,7 +49,7 @@ func (p *Plan) Save(source config.Source) Saved {
 
 func (p *Plan) savedRank(r Rank) SavedRank {
 	h := p.Hosts[r.Host]
-	s := SavedRank{Rank: r.Rank, Host: h.Name, Local: r.Local, Index: -1, CPUs: Spans(r.CPUs), NIC: r.NIC, Sees: h.Visibility, Names: h.Names, Threads: p.Threads(r.Rank)}
+	s := SavedRank{Rank: r.Rank, Host: h.Name, Local: r.Local, Index: -1, CPUs: text.Ranges(r.CPUs), NIC: r.NIC, Sees: h.Visibility, Names: h.Names, Threads: p.Threads(r.Rank)}
 	if d := r.Device; d != nil {
 		s.Device, s.Index, s.PCI = d.UUID, d.Index, d.PCI
 		if s.Device == "" {

@@ -35,7 +35,7 @@ func TestBusyGPUsAreNotChosen(t *testing.T) {
 func TestABusyGPUThatIsNamedIsUsedWithAWarning(t *testing.T) {
 	p := mustMake(t, on(t, 1, "devices = [0, 2]"), busyMachine())
 	wantGPUs(t, p, 0, 2)
-	mustHold(t, text(p.Warnings), "GPU 0, which the job file names, is busy", "pid 4711")
+	mustHold(t, inWords(p.Warnings), "GPU 0, which the job file names, is busy", "pid 4711")
 	if p.Hosts[0].Claimed {
 		t.Error("GPUs that were named are claimed")
 	}
@@ -67,7 +67,7 @@ func TestSharedGPUsAreSpreadEvenlyAndSeenOneByOne(t *testing.T) {
 	if e["LOCAL_RANK"] != "0" || e["MUSTER_LOCAL_RANK"] != "1" || e["CUDA_VISIBLE_DEVICES"] != uuid(0, 0) {
 		t.Errorf("rank 1: %v", e)
 	}
-	mustHold(t, text(p.Notes), "ranks share devices")
+	mustHold(t, inWords(p.Notes), "ranks share devices")
 	wantGPUs(t, mustMake(t, on(t, 1, "per_host = 3\nshared = true"), machine(0, 1, nvswitch)), 0, 0, 0)
 }
 
@@ -80,9 +80,9 @@ func TestInExclusiveModeRanksSeeTheirOwnGPU(t *testing.T) {
 	if got := visible(t, p, 1); p.Hosts[0].Visibility != "rank" || got != uuid(0, 1) {
 		t.Errorf("visibility %s, rank 1 sees %s", p.Hosts[0].Visibility, got)
 	}
-	mustHold(t, text(p.Notes), "exclusive process", "MUSTER_LOCAL_RANK")
+	mustHold(t, inWords(p.Notes), "exclusive process", "MUSTER_LOCAL_RANK")
 	p = mustMake(t, on(t, 1, "visibility = \"host\""), h)
-	mustHold(t, text(p.Warnings), "may touch another's GPU")
+	mustHold(t, inWords(p.Warnings), "may touch another's GPU")
 	mustHold(t, refusal(t, on(t, 1, "per_host = 4\ndevices = [0, 1]\nshared = true"), h), "a second rank on it would fail", "MPS")
 	h.Devices.Inventory.GPUs[1].ComputeMode = ptr("prohibited")
 	mustHold(t, refusal(t, on(t, 1, ""), h), "GPU 1 is in compute mode prohibited")
@@ -181,7 +181,7 @@ func TestDevicesOfWhichNothingIsToldAreSaidToBe(t *testing.T) {
 	h.Devices.Inventory.GPUs[3].Memory = gpu.Memory{}
 	h.Devices.Inventory.GPUs[2].Processes = []gpu.Process{}
 	p := mustMake(t, on(t, 1, "devices = 2"), h)
-	mustHold(t, text(p.Notes), "whether somebody uses GPU 3 is not known")
+	mustHold(t, inWords(p.Notes), "whether somebody uses GPU 3 is not known")
 }
 
 func TestOldTorchIsShownNumbers(t *testing.T) {

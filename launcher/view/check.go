@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check"
 	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
@@ -134,9 +135,9 @@ func alike(findings []report.Finding, severity codes.Severity) []shownFinding {
 func (f shownFinding) write(b *bytes.Buffer, st *stream, width int) {
 	first, rest, _ := strings.Cut(f.Message, "\n")
 	if len(f.gpus) > 0 {
-		place := f.Host + " " + gpusWord(f.gpus)
+		place := f.Host + " " + text.Numbered("GPU", f.gpus)
 		if len(f.ranks) > 0 {
-			place += fmt.Sprintf(" (%s)", ranksWord(f.ranks))
+			place += fmt.Sprintf(" (%s)", text.Numbered("rank", f.ranks))
 		}
 		text, _, _ := strings.Cut(f.text, "\n")
 		first = place + ": " + text
@@ -148,14 +149,6 @@ func (f shownFinding) write(b *bytes.Buffer, st *stream, width int) {
 	if f.Fix != "" {
 		b.Write(paragraph(f.Fix, "      ", width))
 	}
-}
-
-func ranksWord(ranks []int) string {
-	slices.Sort(ranks)
-	if len(ranks) == 1 {
-		return fmt.Sprintf("rank %d", ranks[0])
-	}
-	return "ranks " + spans(ranks)
 }
 
 // paragraph is text within a width, 0 for any, behind spaces.

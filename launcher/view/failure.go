@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
 )
@@ -187,7 +188,7 @@ func outcomes(r *report.Report) string {
 		case o.outcome == report.OK:
 			parts = append(parts, fmt.Sprintf("%d %s", len(ranks), o.words))
 		default:
-			parts = append(parts, fmt.Sprintf("%d %s (%s)", len(ranks), o.words, spans(ranks)))
+			parts = append(parts, fmt.Sprintf("%d %s (%s)", len(ranks), o.words, text.Ranges(ranks)))
 		}
 	}
 	return fmt.Sprintf("of %s: %s", plural.Of(len(r.Ranks), r.Unit()), strings.Join(parts, ", "))
@@ -261,7 +262,7 @@ func consequences(r *report.Report) string {
 	}
 	var parts []string
 	for how, ranks := range groups {
-		parts = append(parts, ranksWord(ranks)+": "+how)
+		parts = append(parts, text.Numbered("rank", ranks)+": "+how)
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, "; ")
@@ -279,22 +280,4 @@ func became(e report.End) string {
 		return fmt.Sprintf("ended with status %d afterwards", e.Exit)
 	}
 	return "ended well"
-}
-
-// spans writes sorted numbers as a list of ranges: 0-2,5.
-func spans(ranks []int) string {
-	var parts []string
-	for i := 0; i < len(ranks); {
-		j := i
-		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
-			j++
-		}
-		if i == j {
-			parts = append(parts, fmt.Sprint(ranks[i]))
-		} else {
-			parts = append(parts, fmt.Sprintf("%d-%d", ranks[i], ranks[j]))
-		}
-		i = j + 1
-	}
-	return strings.Join(parts, ",")
 }

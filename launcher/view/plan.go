@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plural"
 )
@@ -70,7 +71,7 @@ func rankTable(w io.Writer, p *plan.Plan) {
 			cells[3], cells[4], cells[5], cells[6] = "cuda:"+strconv.Itoa(p.Seen(r.Rank)), deviceNumber(*d), shortUUID(d.UUID), dash(d.PCI)
 		}
 		if r.Node != nil {
-			cells[7], cells[8] = strconv.Itoa(*r.Node), plan.Spans(r.CPUs)
+			cells[7], cells[8] = strconv.Itoa(*r.Node), text.Ranges(r.CPUs)
 		}
 		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}

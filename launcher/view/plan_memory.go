@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/memory"
 	"github.com/muster-dev/muster/launcher/plan"
 )
@@ -49,7 +50,7 @@ func memoryTable(w io.Writer, p *plan.Plan) {
 	fmt.Fprintf(t, "%s\tPARAMETERS\tGRADIENTS\tOPTIMIZER\tACTIVATIONS\tSTEP\tBUFFERS\tNCCL\tCONTEXT\t%s\tFREE\tVERDICT\n", title, need)
 	rows, ranks := alikeRanks(p.Memory, shared)
 	for _, row := range rows {
-		fmt.Fprintf(t, "%s\t%s\n", plan.Spans(ranks[row]), row)
+		fmt.Fprintf(t, "%s\t%s\n", text.Ranges(ranks[row]), row)
 	}
 	_ = t.Flush() // into memory
 }

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/plural"
 )
 
@@ -85,15 +86,15 @@ func probeHeader(w io.Writer, st *stream, h Probed) {
 		name += " (" + h.Address + ")"
 	}
 	fmt.Fprintf(w, "%s: %s\n", name, joined(f.Hostname, f.OS+" "+f.Kernel+" "+f.Arch, prefixed("user ", f.User)))
-	memory := bytesWord(f.Memory) + " of memory"
+	memory := text.Bytes(f.Memory) + " of memory"
 	if f.MemoryAvailable > 0 {
-		memory = fmt.Sprintf("%s of memory (%s available)", bytesWord(f.Memory), bytesWord(f.MemoryAvailable))
+		memory = fmt.Sprintf("%s of memory (%s available)", text.Bytes(f.Memory), text.Bytes(f.MemoryAvailable))
 	} else if free := freeMemory(f.Nodes); free > 0 {
-		memory = fmt.Sprintf("%s of memory (%s free)", bytesWord(f.Memory), bytesWord(free))
+		memory = fmt.Sprintf("%s of memory (%s free)", text.Bytes(f.Memory), text.Bytes(free))
 	}
 	shm := ""
 	if f.SharedMemory.Total > 0 {
-		shm = "/dev/shm " + bytesWord(f.SharedMemory.Total)
+		shm = "/dev/shm " + text.Bytes(f.SharedMemory.Total)
 	}
 	fmt.Fprintf(w, "  %s\n", joined(cpuWords(f.CPUs), memory, shm))
 	if words := confinement(f); words != "" {
@@ -150,7 +151,7 @@ func confinement(f facts.Host) string {
 		limits = append(limits, fmt.Sprintf("%.3g CPUs' worth of time", *c))
 	}
 	if m := f.Cgroup.Memory; m != nil && *m < f.Memory {
-		limits = append(limits, bytesWord(*m)+" of memory")
+		limits = append(limits, text.Bytes(*m)+" of memory")
 	}
 	return joined(prefixed("in a container: ", f.Container), prefixed("in Slurm job ", f.Environ["SLURM_JOB_ID"]),
 		prefixed("cgroup limits: ", strings.Join(limits, " and ")))
@@ -163,24 +164,11 @@ func cpuWords(c facts.CPUs) string {
 	return fmt.Sprintf("%s on %s", plural.Of(len(c.Allowed), "CPU"), plural.Of(c.Physical, "core"))
 }
 
-// bytesWord shows bytes as people do, in GiB or, what is small, in smaller units.
-func bytesWord(n uint64) string {
-	switch {
-	case n >= 10000<<30:
-		return fmt.Sprintf("%.1f TiB", float64(n)/(1<<40))
-	case n >= 100<<20 || n == 0:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.4g MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.4g KiB", float64(n)/(1<<10))
-}
-
 func memoryWord(n *uint64) string {
 	if n == nil {
 		return "unknown"
 	}
-	return bytesWord(*n)
+	return text.Bytes(*n)
 }
 
 func or(s *string, other string) string {

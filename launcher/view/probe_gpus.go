@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
@@ -156,7 +157,7 @@ func islandWords(d *facts.Devices) string {
 		for _, i := range island {
 			gpus = append(gpus, d.Inventory.GPUs[i].Index)
 		}
-		names = append(names, gpusWord(gpus))
+		names = append(names, text.Numbered("GPU", gpus))
 	}
 	switch len(names) {
 	case 0:

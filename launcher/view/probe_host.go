@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
@@ -18,8 +19,8 @@ func nodeTable(w io.Writer, f facts.Host) {
 	}
 	rows := [][]string{{"NODE", "CPUS", "MEMORY", "FREE", "GPUS", "NETWORK"}}
 	for _, n := range f.Nodes {
-		rows = append(rows, []string{strconv.Itoa(n.ID), cpusWord(n.CPUs), bytesWord(n.Memory), bytesWord(n.Free),
-			dashed(spans(gpusAt(f.Devices, n.ID))), dashed(strings.Join(networkAt(f, n.ID), " "))})
+		rows = append(rows, []string{strconv.Itoa(n.ID), cpusWord(n.CPUs), text.Bytes(n.Memory), text.Bytes(n.Free),
+			dashed(text.Ranges(gpusAt(f.Devices, n.ID))), dashed(strings.Join(networkAt(f, n.ID), " "))})
 	}
 	table(w, rows)
 }
@@ -37,7 +38,7 @@ func cpusWord(cpus []int) string {
 	if len(cpus) == 0 {
 		return "-"
 	}
-	if list := spans(cpus); len(list) <= longest {
+	if list := text.Ranges(cpus); len(list) <= longest {
 		return list
 	}
 	return fmt.Sprintf("%d of them", len(cpus))
@@ -95,7 +96,7 @@ func shortList(names []string) string {
 		prefix, numbers = rest, append(numbers, n)
 	}
 	slices.Sort(numbers)
-	return prefix + spans(numbers)
+	return prefix + text.Ranges(numbers)
 }
 
 // nicTable shows the interfaces that have an address or stand for hardware.
@@ -179,17 +180,8 @@ func nearestTo(hca string, d *facts.Devices) string {
 	var words []string
 	for _, link := range []gpu.Link{"PIX", "PXB", "PHB", "NODE", "SYS"} {
 		if gpus := by[link]; len(gpus) > 0 {
-			words = append(words, fmt.Sprintf("%s (%s)", gpusWord(gpus), link))
+			words = append(words, fmt.Sprintf("%s (%s)", text.Numbered("GPU", gpus), link))
 		}
 	}
 	return strings.Join(words, ", ")
-}
-
-// gpusWord names GPUs by their indices: GPU 3, GPUs 0-2,5.
-func gpusWord(gpus []int) string {
-	slices.Sort(gpus)
-	if len(gpus) == 1 {
-		return fmt.Sprintf("GPU %d", gpus[0])
-	}
-	return "GPUs " + spans(gpus)
 }

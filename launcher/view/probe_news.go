@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/facts/nvidia"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
@@ -68,7 +69,7 @@ func deviceNews(d *facts.Devices, f facts.Host) []news {
 		}
 	}
 	for _, n := range order {
-		all = append(all, news{gpusWord(gpus[n]) + ": " + n.text, n.bad})
+		all = append(all, news{text.Numbered("GPU", gpus[n]) + ": " + n.text, n.bad})
 	}
 	for _, note := range d.Notes {
 		all = append(all, news{text: note})
@@ -166,7 +167,7 @@ func networkNews(f facts.Host) []news {
 		all = append(all, news{text: "InfiniBand cannot reach GPU memory by itself (no nvidia_peermem, no dma-buf): data goes through the host's memory"})
 	}
 	if memlock := f.Limits.Memlock.Hard; memlock != nil && *memlock < f.Memory && anyActive(f.HCAs) {
-		all = append(all, news{fmt.Sprintf("processes may lock %s of memory (ulimit -l): InfiniBand needs it unlimited", bytesWord(*memlock)), true})
+		all = append(all, news{fmt.Sprintf("processes may lock %s of memory (ulimit -l): InfiniBand needs it unlimited", text.Bytes(*memlock)), true})
 	}
 	return all
 }
@@ -240,9 +241,9 @@ func limitNews(f facts.Host) []news {
 	case s.Total == 0:
 		add("there is no /dev/shm: NCCL and data loaders share memory by it")
 	case s.Total < fewShared:
-		add("/dev/shm has only %s, for NCCL and data loaders (docker: --shm-size or --ipc=host)", bytesWord(s.Total))
+		add("/dev/shm has only %s, for NCCL and data loaders (docker: --shm-size or --ipc=host)", text.Bytes(s.Total))
 	case s.Free < fewShared:
-		add("/dev/shm is nearly full: %s of %s are free", bytesWord(s.Free), bytesWord(s.Total))
+		add("/dev/shm is nearly full: %s of %s are free", text.Bytes(s.Free), text.Bytes(s.Total))
 	}
 	for _, s := range f.Spaces {
 		if line := spaceWords(s); line != "" && s.Path != f.SharedMemory.Path {
@@ -268,7 +269,7 @@ func spaceWords(s facts.Space) string {
 	case s.Inodes > 0 && s.InodesFree < fewInodes:
 		return fmt.Sprintf("the file system of %s can take only %s", name, plural.Of(int(s.InodesFree), "more file"))
 	case s.Total > 0 && s.Free < fewDisk && (s.Free <= s.Total/2 || slices.Contains(s.Uses, facts.UseHome) || slices.Contains(s.Uses, facts.UseLogs)):
-		return fmt.Sprintf("the file system of %s is nearly full: %s of %s are free", name, bytesWord(s.Free), bytesWord(s.Total))
+		return fmt.Sprintf("the file system of %s is nearly full: %s of %s are free", name, text.Bytes(s.Free), text.Bytes(s.Total))
 	}
 	return ""
 }
@@ -278,7 +279,7 @@ func nodeNews(f facts.Host) []news {
 	var all []news
 	for _, n := range f.Nodes {
 		if gpus := gpusAt(f.Devices, n.ID); len(n.CPUs) == 0 && len(gpus) > 0 {
-			all = append(all, news{text: fmt.Sprintf("no CPU of node %d may be used here: %s work across sockets", n.ID, gpusWord(gpus))})
+			all = append(all, news{text: fmt.Sprintf("no CPU of node %d may be used here: %s work across sockets", n.ID, text.Numbered("GPU", gpus))})
 		}
 	}
 	return all

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
@@ -91,11 +92,11 @@ func busyWords(g gpu.GPU, owners map[int]string) string {
 	case used == nil || *used <= busyMemory && !computes:
 		return ""
 	case len(names) == 0:
-		return fmt.Sprintf("%s in use by no process that shows: another container's, another user's, or a leak", bytesWord(*used))
+		return fmt.Sprintf("%s in use by no process that shows: another container's, another user's, or a leak", text.Bytes(*used))
 	}
-	words := fmt.Sprintf("%s in use: %s", bytesWord(*used), strings.Join(names, ", "))
+	words := fmt.Sprintf("%s in use: %s", text.Bytes(*used), strings.Join(names, ", "))
 	if told && *used > explained+busyMemory {
-		words += fmt.Sprintf(", and %s by no process that shows", bytesWord(*used-explained))
+		words += fmt.Sprintf(", and %s by no process that shows", text.Bytes(*used-explained))
 	}
 	return words
 }
@@ -107,7 +108,7 @@ func holderWords(p gpu.Process, owners map[int]string) string {
 		what += ", " + owner
 	}
 	if p.Memory != nil {
-		what += ", " + bytesWord(*p.Memory)
+		what += ", " + text.Bytes(*p.Memory)
 	}
 	return programWord(p.Name) + " (" + what + ")"
 }

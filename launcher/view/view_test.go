@@ -16,6 +16,7 @@ import (
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/history"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
@@ -97,7 +98,7 @@ func TestATerminalIsNotAtAWorkersMercy(t *testing.T) {
 
 func TestRanksAreWrittenAsSpans(t *testing.T) {
 	for want, ranks := range map[string][]int{"0": {0}, "0-2,5": {0, 1, 2, 5}, "1,3,5": {1, 3, 5}, "": nil} {
-		if got := spans(ranks); got != want {
+		if got := text.Ranges(ranks); got != want {
 			t.Errorf("%v: %q, want %q", ranks, got, want)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/agext/levenshtein"
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // key is a setting as torch spells it.
@@ -79,15 +79,13 @@ func NativeOnly(key string) bool {
 // suggestion is the key that name is probably a slip of, "" for none.
 func suggestion(name string) string {
 	name = strings.ToLower(strings.ReplaceAll(name, "-", "_"))
-	best, bestDistance := "", 4
+	var names []string
 	for _, k := range keys() {
 		short := strings.TrimSuffix(k.name, "_mb")
 		if name == short || name == short+"_gb" || strings.HasSuffix(k.name, "_"+name) {
 			return k.name
 		}
-		if d := levenshtein.Distance(name, k.name, nil); d < bestDistance && d < len(name) {
-			best, bestDistance = k.name, d
-		}
+		names = append(names, k.name)
 	}
-	return best
+	return text.Nearest(name, names, 3)
 }

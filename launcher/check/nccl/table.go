@@ -3,11 +3,13 @@ package nccl
 import (
 	_ "embed" // for the tables
 	"encoding/csv"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
-	"github.com/agext/levenshtein"
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // The tables. names.txt are variables that NCCL reads and of which nothing else is known here: those of the user guide,
@@ -172,18 +174,7 @@ func nearestName(name string) string {
 	if _, known := Lookup("TORCH_" + name); known {
 		return "TORCH_" + name
 	}
-	best, bestDistance := "", 3
-	consider := func(candidate string) {
-		distance := levenshtein.Distance(name, candidate, nil)
-		if distance < bestDistance || distance == bestDistance && candidate < best {
-			best, bestDistance = candidate, distance
-		}
-	}
-	for candidate := range table().variables {
-		consider(candidate)
-	}
-	for candidate := range table().others {
-		consider(candidate)
-	}
-	return best
+	candidates := slices.AppendSeq(slices.Collect(maps.Keys(table().variables)), maps.Keys(table().others))
+	slices.Sort(candidates)
+	return text.Nearest(name, candidates, 2)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
@@ -80,7 +81,7 @@ func inventory(d *facts.Devices) string {
 	case numbers[n-1]-numbers[0] == n-1:
 		return fmt.Sprintf("are %d, %d to %d", n, numbers[0], numbers[n-1])
 	}
-	return fmt.Sprintf("are GPUs %s only", Spans(numbers))
+	return fmt.Sprintf("are GPUs %s only", text.Ranges(numbers))
 }
 
 // WhyNoInstance says what to do about a GPU with MIG. Only people change the layout: whoever uses the GPU would lose
@@ -143,23 +144,3 @@ func isOldName(g *gpu.GPU, m gpu.MIGInstance, text string) bool {
 }
 
 func isID(id *int, text string) bool { return id != nil && strconv.Itoa(*id) == text }
-
-// Spans writes numbers in ascending order as the kernel writes lists of CPUs: 0-3,8.
-func Spans(numbers []int) string {
-	var b strings.Builder
-	for i := 0; i < len(numbers); {
-		j := i
-		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
-			j++
-		}
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprint(&b, numbers[i])
-		if j > i {
-			fmt.Fprintf(&b, "-%d", numbers[j])
-		}
-		i = j + 1
-	}
-	return b.String()
-}

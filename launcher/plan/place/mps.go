@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/mps"
 	"github.com/muster-dev/muster/launcher/plan/device"
 	"github.com/muster-dev/muster/launcher/plural"
@@ -127,7 +128,7 @@ func checkMemory(s *site, m *config.MPS, d device.Device) {
 	for place := range m.RanksPerGPU {
 		if limit := m.MemoryOf(place); limit > *total {
 			s.refuse("mps_memory", "%s: %s: pinned_memory_limit %s is more than %s has, %s",
-				s.host.Name, m.MemoryAt, gib(limit), d, gib(*total))
+				s.host.Name, m.MemoryAt, text.GiB(limit), d, text.GiB(*total))
 			return
 		}
 		together += m.MemoryOf(place)
@@ -135,7 +136,7 @@ func checkMemory(s *site, m *config.MPS, d device.Device) {
 	if together > *total {
 		s.warn("mps_memory",
 			"%s: the pinned_memory_limits of %s make %s, and %s has %s: a rank may find less than its limit",
-			s.host.Name, plural.Of(m.RanksPerGPU, "rank"), gib(together), d, gib(*total))
+			s.host.Name, plural.Of(m.RanksPerGPU, "rank"), text.GiB(together), d, text.GiB(*total))
 	}
 }
 

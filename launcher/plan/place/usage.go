@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/plan/device"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
@@ -58,7 +59,7 @@ func busy(s *site, d device.Device) string {
 	total, used, reserved := device.MemoryOf(g, d)
 	if free := s.job.Placement.MinFree; free > 0 && total != nil && used != nil {
 		if left := *total - min(*total, *used+gpu.OrZero(reserved)); left < free {
-			return fmt.Sprintf("%s free of %s, less than min_free", gib(left), gib(*total))
+			return fmt.Sprintf("%s free of %s, less than min_free", text.GiB(left), text.GiB(*total))
 		}
 		return ""
 	}
@@ -77,11 +78,11 @@ func busy(s *site, d device.Device) string {
 	}
 	switch {
 	case len(holders) > 0:
-		return fmt.Sprintf("%s in use by %s", gib(*used), strings.Join(holders, ", "))
+		return fmt.Sprintf("%s in use by %s", text.GiB(*used), strings.Join(holders, ", "))
 	case unexplained > idleMemory:
 		return fmt.Sprintf(
 			"%s in use that no process here explains: somebody's in another container, or what a dead process has left",
-			gib(unexplained))
+			text.GiB(unexplained))
 	}
 	return ""
 }
@@ -112,5 +113,3 @@ func noteUnknown(s *site, share Share) {
 			s.host.Name, strings.Join(unknown, ", "))
 	}
 }
-
-func gib(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }
