@@ -13,7 +13,6 @@ import (
 	"github.com/muster-dev/muster/launcher/agent/loop"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/ranklog"
-	"github.com/muster-dev/muster/launcher/rundir"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
 
@@ -48,13 +47,15 @@ func TestASlowReaderHasFewOutputsOpenAndGetsAllInTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer member.Leave(context.Background())
-	a := &agent{loop: loop.New(), place: rundir.Place{State: t.TempDir()}, follows: t.Context(), pushes: map[string]chan struct{}{"r": make(chan struct{}, 2)},
-		turns: map[turn]chan struct{}{}}
-	a.loop.Join(member)
+	events := loop.New()
+	events.Join(member)
+	f := newFollowers(events, t.TempDir())
+	defer f.cancel()
+	f.pushes["r"] = make(chan struct{}, 2)
 	const tasks = 9
 	o := &message.Follow{Subscription: "r", Ranks: map[int]int64{}}
 	for rank := range tasks {
-		log, err := ranklog.Create(ranklog.Path(a.place.State, 0, rank))
+		log, err := ranklog.Create(ranklog.Path(f.state, 0, rank))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +64,9 @@ func TestASlowReaderHasFewOutputsOpenAndGetsAllInTheEnd(t *testing.T) {
 	}
 	chunks := make(chan *link.Chunk)
 	hub.Subscribe(t.Context(), "r", chunks)
-	a.startFollowing(o)
+	for rank := range o.Ranks {
+		f.follow(o, rank, nil)
+	}
 	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if n := openLogs(t); n > 2 {
 			t.Fatalf("%d outputs are open", n)

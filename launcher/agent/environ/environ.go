@@ -4,7 +4,11 @@
 package environ
 
 import (
+	"fmt"
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -50,4 +54,72 @@ func Layered(layers ...map[string]string) []string {
 		environ = append(environ, name+"="+merged[name])
 	}
 	return environ
+}
+
+// LookPath finds a program as a shell would: in the PATH of env, relative to workdir.
+func LookPath(program string, env []string, workdir string) (string, error) {
+	if strings.Contains(program, "/") {
+		if !filepath.IsAbs(program) {
+			program = filepath.Join(workdir, program)
+		}
+		return program, executable(program)
+	}
+	path := ""
+	for _, entry := range env {
+		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
+			path = value
+		}
+	}
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(workdir, dir)
+		}
+		if full := filepath.Join(dir, program); executable(full) == nil {
+			return full, nil
+		}
+	}
+	return "", fmt.Errorf("%w: %s in PATH=%s", exec.ErrNotFound, program, path)
+}
+
+func executable(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return fmt.Errorf("%s is a folder", path)
+	}
+	if info.Mode()&0o111 == 0 {
+		return fmt.Errorf("%s is not executable (chmod +x, or start it by its interpreter)", path)
+	}
+	return nil
+}
+
+// FindWorkdir is the folder that a job names, below the home folder where it is relative.
+func FindWorkdir(workdir, home string) (string, error) {
+	if workdir == "" {
+		workdir = "~"
+	}
+	workdir = Expand(workdir, home, home)
+	info, err := os.Stat(workdir)
+	if err != nil {
+		return "", fmt.Errorf("workdir: %w", err)
+	}
+	if !info.IsDir() {
+		return "", fmt.Errorf("workdir: %s is not a folder", workdir)
+	}
+	return workdir, nil
+}
+
+// Expand makes a path absolute: after ~ below home, else below base.
+func Expand(path, home, base string) string {
+	switch rest, ok := strings.CutPrefix(path, "~/"); {
+	case ok:
+		return filepath.Join(home, rest)
+	case path == "~":
+		return home
+	case filepath.IsAbs(path):
+		return path
+	}
+	return filepath.Join(base, path)
 }

@@ -7,6 +7,7 @@ package loop
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/rendezvous/link"
@@ -61,6 +62,14 @@ func (l *Loop) ReportAt(u message.Update, at link.Instant) {
 	l.member.Send(message.Encode(u))
 }
 
+// ReportLater sends an update that takes a while to make. It is made beside the loop.
+func (l *Loop) ReportLater(f func() message.Update) {
+	go func() {
+		u := f()
+		l.Post(func() { l.Report(u) })
+	}()
+}
+
 // Host is the rank of a warning that concerns the host.
 const Host = -1
 
@@ -68,3 +77,20 @@ const Host = -1
 func (l *Loop) Warn(rank int, format string, args ...any) {
 	l.Report(message.Update{Warning: &message.Warning{Rank: rank, Message: fmt.Sprintf(format, args...)}})
 }
+
+// Within returns what f finds; ok is false, and f left alone, where that takes too long: a disk that hangs must not
+// hold up the loop.
+func Within[T any](limit time.Duration, f func() T) (found T, ok bool) {
+	done := make(chan T, 1)
+	go func() { done <- f() }()
+	select {
+	case found = <-done:
+		return found, true
+	case <-time.After(limit):
+		return found, false
+	}
+}
+
+// DiskWait is how long something on a disk may take. It may be that of a file server that hangs, and the loop has
+// others to watch meanwhile.
+const DiskWait = 2 * time.Second

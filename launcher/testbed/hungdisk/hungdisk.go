@@ -1,7 +1,8 @@
 //go:build linux
 
 // Package hungdisk has file systems for tests that can be made to hang, as one of a file server
-// that is gone does.
+// that is gone does. It runs programs, so a test that uses it
+// must not be in one process with a proc.Reaper, which would reap them.
 package hungdisk
 
 import (
