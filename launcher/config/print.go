@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/mitchellh/go-wordwrap"
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // maxPrinted bounds what one job file can fill a terminal with.
@@ -99,11 +99,11 @@ func (p *printer) window(before, marked, after string) (string, string, string) 
 	return before, marked, after
 }
 
-func (p *printer) wrapped(text string) string {
+func (p *printer) wrapped(detail string) string {
 	if p.width > 0 {
-		text = wordwrap.WrapString(text, uint(max(p.width-2, 30)))
+		detail = text.Wrap(detail, max(p.width-2, 30))
 	}
-	return "  " + strings.ReplaceAll(text, "\n", "\n  ") + "\n"
+	return "  " + strings.ReplaceAll(detail, "\n", "\n  ") + "\n"
 }
 
 const (

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
-	"github.com/kballard/go-shellquote"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/zclconf/go-cty/cty"
 )
 
@@ -150,7 +150,7 @@ func (d *decoder) tasksInFile(attr *hclsyntax.Attribute) []Task {
 
 // splitTask splits a line into words as a shell would, and expands nothing.
 func (d *decoder) splitTask(line string, at hcl.Range, place string) []string {
-	words, err := shellquote.Split(line)
+	words, err := text.SplitWords(line)
 	switch {
 	case err != nil:
 		d.error(at, "Invalid task", "%s%s has a quote or a backslash that is not closed. Words are split at blanks; quotes keep them together.", place, quoted(line))

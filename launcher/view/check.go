@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mitchellh/go-wordwrap"
-
 	"github.com/muster-dev/muster/launcher/check"
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/internal/text"
@@ -152,11 +150,11 @@ func (f shownFinding) write(b *bytes.Buffer, st *stream, width int) {
 }
 
 // paragraph is text within a width, 0 for any, behind spaces.
-func paragraph(text, by string, width int) []byte {
+func paragraph(s, by string, width int) []byte {
 	if width > 0 {
-		text = wordwrap.WrapString(text, uint(max(width-len(by)-1, 30)))
+		s = text.Wrap(s, max(width-len(by)-1, 30))
 	}
-	return indent([]byte(text), by)
+	return indent([]byte(s), by)
 }
 
 type checkJSON struct {

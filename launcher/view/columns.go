@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // columns are a table that leaves some of them out where a terminal is too narrow for all.
@@ -33,9 +34,9 @@ const (
 
 // width is how wide a column is.
 func (c column) width() int {
-	width := utf8.RuneCountInString(c.title)
+	width := text.Width(c.title)
 	for _, cell := range c.cells {
-		width = max(width, utf8.RuneCountInString(cell))
+		width = max(width, text.Width(cell))
 	}
 	return width
 }
@@ -46,7 +47,7 @@ func (t columns) needs() int {
 	for i, c := range t {
 		width := c.width()
 		if i == len(t)-1 {
-			width = min(width, max(mostElastic, utf8.RuneCountInString(c.title)))
+			width = min(width, max(mostElastic, text.Width(c.title)))
 		}
 		sum += width + betweenColumns
 	}
@@ -80,7 +81,7 @@ func (t columns) text(width int) []byte {
 			if row >= 0 {
 				cell = c.cells[row]
 			}
-			fmt.Fprintf(&line, "%-*s", widths[i]+betweenColumns, cell)
+			line.WriteString(cell + strings.Repeat(" ", widths[i]+betweenColumns-text.Width(cell)))
 		}
 		fmt.Fprintln(&b, cut(strings.TrimRight(line.String(), " "), width))
 	}
@@ -92,8 +93,8 @@ func (t columns) text(width int) []byte {
 
 // cut is a line within a width, 0 for any; what was cut off shows.
 func cut(line string, width int) string {
-	if runes := []rune(line); width > 0 && len(runes) > width {
-		return string(runes[:width-1]) + "…"
+	if width == 0 {
+		return line
 	}
-	return line
+	return text.Truncate(line, width)
 }

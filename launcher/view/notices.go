@@ -7,10 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mitchellh/go-wordwrap"
-
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
 )
@@ -127,11 +126,11 @@ func (n notice) write(w io.Writer, width int, brief bool) {
 // wrapped is a line within a width, 0 for any; what follows its first part is set back by
 // four more than the line itself.
 func wrapped(line string, width int) []byte {
-	text := strings.TrimLeft(line, " ")
-	by := line[:len(line)-len(text)]
-	if width == 0 || len(line) <= width {
+	rest := strings.TrimLeft(line, " ")
+	by := line[:len(line)-len(rest)]
+	if width == 0 || text.Width(line) <= width {
 		return []byte(line + "\n")
 	}
-	text = wordwrap.WrapString(text, uint(max(width-len(by)-4, 30)))
-	return []byte(by + strings.ReplaceAll(text, "\n", "\n"+by+"    ") + "\n")
+	rest = text.Wrap(rest, max(width-len(by)-4, 30))
+	return []byte(by + strings.ReplaceAll(rest, "\n", "\n"+by+"    ") + "\n")
 }
