@@ -3,6 +3,7 @@ package launcher
 import (
 	"context"
 
+	"github.com/muster-dev/muster/launcher/check/lint"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/message"
@@ -113,7 +114,7 @@ func (l *Look) Plan(ctx context.Context) (*plan.Plan, []Seen, error) {
 	for i, s := range seen {
 		hosts[i] = s.Facts
 	}
-	p, problems := plan.Make(l.Job, hosts)
+	p, problems := lint.Plan(l.Job, hosts)
 	if len(problems) > 0 {
 		return nil, nil, refused(problems)
 	}

@@ -12,11 +12,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/check/lint"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plan/environ"
+	"github.com/muster-dev/muster/launcher/planfile"
 	"github.com/muster-dev/muster/launcher/remote"
 	"github.com/muster-dev/muster/launcher/report"
 )
@@ -25,8 +28,8 @@ import (
 type Run struct {
 	Source   config.Source
 	Job      *config.Job
-	Show     config.RankSet // whose output is shown
-	Saved    *plan.Saved    // what the plan must still come to; nil: anything
+	Show     config.RankSet  // whose output is shown
+	Saved    *planfile.Saved // what the plan must still come to; nil: anything
 	Check    submission.Check
 	Detach   bool // leave once the run belongs to the hosts
 	Connect  Connector
@@ -175,12 +178,12 @@ func (r *Run) launchOf(id string, host int) remote.Launch {
 }
 
 func (r *Run) makePlan(f *fleet) (*plan.Plan, error) {
-	p, problems := plan.Make(r.Job, f.facts())
+	p, problems := lint.Plan(r.Job, f.facts())
 	if len(problems) > 0 {
 		return nil, refused(problems)
 	}
 	if r.Saved != nil {
-		if changes := p.Differences(*r.Saved); len(changes) > 0 {
+		if changes := r.Saved.Differences(p); len(changes) > 0 {
 			return nil, failure(report.ExitRefused, "the hosts are not as they were when the plan was saved:\n  %s\nnothing was started; muster plan --save makes a new one", strings.Join(changes, "\n  "))
 		}
 	}
@@ -240,7 +243,7 @@ func (r *Run) handOver(ctx context.Context, id string, f *fleet, p *plan.Plan) (
 }
 
 func (r *Run) submission(id string, f *fleet, p *plan.Plan) (submission.Run, error) {
-	digest, err := p.Digest()
+	digest, err := environ.Digest(p)
 	s := submission.Run{ID: id, Source: r.Source, Digest: digest, Check: r.Check}
 	for i, h := range f.hosts {
 		s.Hosts = append(s.Hosts, submission.Host{

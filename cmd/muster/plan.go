@@ -9,6 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plan/environ"
 	"github.com/muster-dev/muster/launcher/planfile"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/view"
@@ -53,7 +54,7 @@ func planJob(c *cli.Context) error {
 		return err
 	}
 	if path := c.String("save"); path != "" {
-		if err := planfile.Write(path, p.Save(o.source.WithoutSecrets())); err != nil {
+		if err := planfile.Write(path, planfile.Of(p, o.source.WithoutSecrets())); err != nil {
 			return &launcher.Failure{Exit: report.ExitRefused, Message: err.Error()}
 		}
 		o.view.Say("the plan is in " + path + "; muster run --plan " + path + " runs it as long as the hosts are the same")
@@ -76,7 +77,7 @@ func showEnv(c *cli.Context, screen *view.Screen, p *plan.Plan, seen []launcher.
 	if rank < 0 || rank >= p.WorldSize {
 		return usage("--env %d: the ranks of this job are 0 to %d", rank, p.WorldSize-1)
 	}
-	vars, err := p.WholeEnv(rank, plan.Meeting{}, seen[p.Ranks[rank].Host].Environment)
+	vars, err := environ.Whole(p, rank, plan.Meeting{}, seen[p.Ranks[rank].Host].Environment)
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func sayUnsent(job *config.Job, say func(string)) {
 }
 
 // readPlan reads a saved plan and evaluates its job anew.
-func readPlan(c *cli.Context, screen *view.Screen) (config.Source, *config.Job, *plan.Saved, error) {
+func readPlan(c *cli.Context, screen *view.Screen) (config.Source, *config.Job, *planfile.Saved, error) {
 	if c.Args().Present() || c.IsSet("var") {
 		return config.Source{}, nil, nil, usage("a saved plan has its job file, variables and words in it: muster run --plan FILE takes no others")
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/muster-dev/muster/launcher"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/history"
-	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/planfile"
 	"github.com/muster-dev/muster/launcher/view"
 )
 
@@ -76,7 +76,7 @@ func runJob(c *cli.Context) error {
 }
 
 // jobToRun is the job of a job file, or of a saved plan.
-func jobToRun(c *cli.Context, screen *view.Screen) (config.Source, *config.Job, *plan.Saved, error) {
+func jobToRun(c *cli.Context, screen *view.Screen) (config.Source, *config.Job, *planfile.Saved, error) {
 	if c.IsSet("plan") {
 		return readPlan(c, screen)
 	}

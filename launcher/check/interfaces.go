@@ -8,6 +8,7 @@ import (
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plan/environ"
 )
 
 // interfaces is about those that the job file names: one name for all hosts is often not
@@ -51,7 +52,7 @@ func (j *judge) variable(host int, name string) string {
 	if part.Ranks == 0 {
 		return ""
 	}
-	vars, err := j.in.Plan.Env(part.FirstRank, plan.Meeting{})
+	vars, err := environ.Of(j.in.Plan, part.FirstRank, plan.Meeting{})
 	if err != nil {
 		return "" // the plan has evaluated it before
 	}

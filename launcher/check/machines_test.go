@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-dev/muster/launcher/check/lint"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/facts/nvidia"
-	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
@@ -111,7 +111,7 @@ func (c *cluster) plan(ranks string, more ...string) {
 	if diags.HasErrors() {
 		c.t.Fatal(diags)
 	}
-	p, problems := plan.Make(job, known)
+	p, problems := lint.Plan(job, known)
 	if len(problems) > 0 {
 		c.t.Fatal(problems)
 	}

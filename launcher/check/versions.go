@@ -8,6 +8,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plan/environ"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
@@ -114,7 +115,7 @@ func (j *judge) sharing() {
 		found.Software = append(found.Software, h.runsWith())
 	}
 	for i, part := range j.in.Plan.Hosts {
-		verdict, why, fix := j.in.Plan.OnDevices(i, found)
+		verdict, why, fix := environ.OnDevices(j.in.Plan, i, found)
 		if verdict != nccl.Unknown && verdict != nccl.Refuses {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plan/device"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
@@ -64,7 +65,7 @@ func NewWatch(p *plan.Plan) *Watch {
 	w := &Watch{plan: p, tasks: map[int]int{}, said: map[string]int{}}
 	for i, part := range p.Hosts {
 		claims, _ := p.Claims(i)
-		h := &watchedHost{name: part.Name, at: i, part: part, shared: claims == nil, beside: p.PartNames(i)}
+		h := &watchedHost{name: part.Name, at: i, part: part, shared: claims == nil, beside: device.InstanceNames(p.Facts[i].Devices)}
 		for _, before := range p.Before(i) {
 			h.devices = append(h.devices, &watchedDevice{Device: before.Device, ranks: ranksOf(p, i, before.Device), before: before})
 		}

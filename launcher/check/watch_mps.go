@@ -13,7 +13,7 @@ import (
 // without. What holds memory has been a client before, so that a list that was got after is
 // complete.
 func (w *Watch) sayClients(h *watchedHost, s Sight, byRank [][]held) {
-	if w.plan.MPSBlock() == nil || s.Blind != "" {
+	if w.plan.Config.MPS == nil || s.Blind != "" {
 		return
 	}
 	for _, d := range h.devices {

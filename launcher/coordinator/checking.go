@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check"
 	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/check/lint"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/launcher/plan"
@@ -100,7 +101,7 @@ func (b *brain) find(f report.Finding) {
 // ofLibraries is what is known of NCCL's and torch's settings only now that setup has shown
 // which versions there are.
 func (b *brain) ofLibraries() []plan.Problem {
-	return slices.DeleteFunc(b.plan.LibraryProblems(b.meeting()), func(p plan.Problem) bool {
+	return slices.DeleteFunc(lint.Libraries(b.plan, b.meeting()), func(p plan.Problem) bool {
 		return slices.ContainsFunc(b.plan.Warnings, func(w plan.Problem) bool { return w.Message == p.Message })
 	})
 }

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/check/lint"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/message"
-	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
@@ -42,7 +42,7 @@ func newGPUDrill(t *testing.T, more ...string) *drill {
 			{Name: "eth1", Up: true, Addresses: []string{fmt.Sprintf("10.1.0.%d", i+1)}},
 		}})
 	}
-	p, problems := plan.Make(job, hosts)
+	p, problems := lint.Plan(job, hosts)
 	if problems != nil {
 		t.Fatal(problems)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/nccl"
 	"github.com/muster-dev/muster/launcher/hang"
+	"github.com/muster-dev/muster/launcher/plan/environ"
 	"github.com/muster-dev/muster/launcher/samples"
 )
 
@@ -50,7 +51,7 @@ func (b *brain) bufferFacts(seen []hang.Seen) (facts []string) {
 func (b *brain) interfaceFact() string {
 	meeting := b.meeting()
 	var words []string
-	for _, same := range b.alike(func(host int) string { return cmp.Or(b.plan.Interface(host, meeting), "an unknown interface") }) {
+	for _, same := range b.alike(func(host int) string { return cmp.Or(environ.Interface(b.plan, host, meeting), "an unknown interface") }) {
 		words = append(words, same.what+" on "+same.hosts)
 	}
 	return "the hosts reach " + b.hosts[0].name + " by " + strings.Join(words, "; ") + ": nccl { debug = \"INFO\" } shows whether NCCL's sockets are there, nccl { socket_ifname = ... } puts them there"
@@ -62,7 +63,7 @@ func (b *brain) interfaceFact() string {
 func (b *brain) pcieFacts() (facts []string) {
 	meeting := b.meeting()
 	for _, same := range b.alike(func(host int) string {
-		ways, nvlink := b.plan.PCIe(host, meeting)
+		ways, nvlink := environ.PCIe(b.plan, host, meeting)
 		joined, setting := "not by NVLink", "nccl { p2p_disable = true }"
 		if nvlink {
 			joined, setting = "others by NVLink", "nccl { p2p_level = \"NVL\" }"

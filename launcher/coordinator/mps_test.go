@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/check/lint"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/message/submission"
-	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
@@ -49,7 +49,7 @@ func sharingDrill(t *testing.T, more string) *drill {
 			}}}},
 		})
 	}
-	p, problems := plan.Make(job, hosts)
+	p, problems := lint.Plan(job, hosts)
 	if problems != nil {
 		t.Fatal(problems)
 	}

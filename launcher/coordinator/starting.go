@@ -7,6 +7,7 @@ import (
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plan/environ"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous/link"
@@ -210,7 +211,7 @@ func (b *brain) startAll() {
 // startOn is an order to start ranks on a host, with none yet.
 func (b *brain) startOn(host int, m plan.Meeting) *message.Start {
 	return &message.Start{
-		Attempt: m.Attempt, Command: b.plan.CommandFor(m), Signal: b.stopSignal, Grace: b.grace,
+		Attempt: m.Attempt, Command: environ.Command(b.plan, m), Signal: b.stopSignal, Grace: b.grace,
 		Watch: len(b.plan.Hosts[host].Devices) > 0, Checkpoints: b.job.Progress.Folder, Slots: b.plan.Hosts[host].Ranks,
 		Observe: message.Observe(b.job.Observe), Recorder: b.job.Hang != nil && b.plan.Backend == "nccl",
 	}
@@ -219,7 +220,7 @@ func (b *brain) startOn(host int, m plan.Meeting) *message.Start {
 // addRank adds a rank to an order; where that cannot be the run is ended.
 func (b *brain) addRank(start *message.Start, rank int, m plan.Meeting) bool {
 	place := b.placeOf(rank)
-	vars, err := b.plan.Env(place.Rank, m)
+	vars, err := environ.Of(b.plan, place.Rank, m)
 	if err != nil {
 		// The plan's digest has evaluated every rank before.
 		b.internal(err)

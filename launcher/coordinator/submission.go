@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/muster-dev/muster/launcher/check/lint"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plan/environ"
 	"github.com/muster-dev/muster/launcher/plural"
 )
 
@@ -31,7 +33,7 @@ func planOf(s submission.Run) (*plan.Plan, settings, error) {
 	if len(hosts) != len(job.Hosts) {
 		return nil, settings{}, fmt.Errorf("%s submitted for a job of %d", plural.Of(len(hosts), "host"), len(job.Hosts))
 	}
-	p, problems := plan.Make(job, hosts)
+	p, problems := lint.Plan(job, hosts)
 	if len(problems) > 0 {
 		var all []error
 		for _, problem := range problems {
@@ -39,7 +41,7 @@ func planOf(s submission.Run) (*plan.Plan, settings, error) {
 		}
 		return nil, settings{}, errors.Join(all...)
 	}
-	digest, err := p.Digest()
+	digest, err := environ.Digest(p)
 	if err != nil {
 		return nil, settings{}, err
 	}

@@ -1,4 +1,4 @@
-package plan
+package plan_test
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
@@ -23,7 +24,7 @@ func TestEveryGPUGetsARankByDefault(t *testing.T) {
 	if p.Backend != "nccl" || !p.Hosts[0].Claimed || p.Hosts[0].Visibility != "host" {
 		t.Errorf("plan %+v", p.Hosts[0])
 	}
-	e := env(t, p, 3, Meeting{})
+	e := env(t, p, 3, plan.Meeting{})
 	var all []string
 	for i := range 8 {
 		all = append(all, uuid(0, i))
@@ -42,7 +43,7 @@ func TestAHostWithoutGPUsGetsOneRankThatSeesWhatItSees(t *testing.T) {
 	h.Devices = &facts.Devices{None: "no NVIDIA GPU"}
 	p := mustMake(t, on(t, 1, ""), h)
 	wantGPUs(t, p, -1)
-	if _, set := env(t, p, 0, Meeting{})["CUDA_VISIBLE_DEVICES"]; set || p.Backend != "gloo" {
+	if _, set := env(t, p, 0, plan.Meeting{})["CUDA_VISIBLE_DEVICES"]; set || p.Backend != "gloo" {
 		t.Errorf("CUDA_VISIBLE_DEVICES is set where there are no GPUs, or the backend is %s", p.Backend)
 	}
 	mustHold(t, refusal(t, on(t, 1, `per_host = "gpu"`), h), "m0 has no GPU: no NVIDIA GPU")
@@ -62,7 +63,7 @@ func TestGPUsOnTheBusThatDoNotAnswerAreNoReasonToRunWithoutThem(t *testing.T) {
 func TestRanksWithoutDevicesSeeNone(t *testing.T) {
 	for _, h := range []facts.Host{machine(0, 4, nvswitch), host("m0", "10.0.0.1", 4)} {
 		p := mustMake(t, on(t, 1, "per_host = 2\ndevices = \"none\""), h)
-		if value, set := env(t, p, 1, Meeting{})["CUDA_VISIBLE_DEVICES"]; !set || value != "" {
+		if value, set := env(t, p, 1, plan.Meeting{})["CUDA_VISIBLE_DEVICES"]; !set || value != "" {
 			t.Errorf("CUDA_VISIBLE_DEVICES=%q, set: %v", value, set)
 		}
 	}
@@ -101,7 +102,7 @@ func TestMoreRanksThanVisibleGPUsAreRefusedWithBothNumbers(t *testing.T) {
 	mustHold(t, refusal(t, on(t, 1, "per_host = 4"), h), "4 ranks asked", "2 GPUs visible there", "CUDA_VISIBLE_DEVICES=2,3")
 	p := mustMake(t, on(t, 1, "per_host = 2"), h)
 	wantGPUs(t, p, 2, 3)
-	if got := env(t, p, 1, Meeting{})["LOCAL_RANK"]; got != "1" {
+	if got := env(t, p, 1, plan.Meeting{})["LOCAL_RANK"]; got != "1" {
 		t.Errorf("LOCAL_RANK is %s", got)
 	}
 	if got := visible(t, p, 0); got != uuid(0, 2)+","+uuid(0, 3) {
@@ -207,7 +208,7 @@ func TestSlurmsNumbersOfTheWholeMachine(t *testing.T) {
 func TestOneOfManySlurmTasksUsesItsOwnGPU(t *testing.T) {
 	h := setVisible(machine(0, 1, nvswitch), "0", "SLURM_NTASKS_PER_NODE", "8")
 	p := mustMake(t, on(t, 1, ""), h)
-	if got := env(t, p, 0, Meeting{})["LOCAL_RANK"]; got != "0" {
+	if got := env(t, p, 0, plan.Meeting{})["LOCAL_RANK"]; got != "0" {
 		t.Errorf("LOCAL_RANK is %s with one device visible", got)
 	}
 	mustHold(t, inWords(p.Notes), "one of 8 Slurm tasks")
@@ -222,7 +223,7 @@ func TestMixedCardsAreNamedByUUIDAndCountedAsNvidiaSMIDoes(t *testing.T) {
 		t.Errorf("visible: %s", got)
 	}
 	p = mustMake(t, on(t, 1, "devices = [1]\ndevice_names = \"index\""), h)
-	if e := env(t, p, 0, Meeting{}); e["CUDA_VISIBLE_DEVICES"] != "1" || e["CUDA_DEVICE_ORDER"] != "PCI_BUS_ID" {
+	if e := env(t, p, 0, plan.Meeting{}); e["CUDA_VISIBLE_DEVICES"] != "1" || e["CUDA_DEVICE_ORDER"] != "PCI_BUS_ID" {
 		t.Errorf("by index: %s in order %s", e["CUDA_VISIBLE_DEVICES"], e["CUDA_DEVICE_ORDER"])
 	}
 	mustHold(t, inWords(mustMake(t, on(t, 1, ""), setVisible(h, "1")).Warnings), "its cards differ", "those of nvidia-smi")
@@ -255,7 +256,7 @@ func TestHostsWithDifferentNumbersOfGPUs(t *testing.T) {
     }`
 	p := mustMake(t, on(t, 3, "", only), hosts...)
 	wantGPUs(t, p, 0, 1, 2, 3, 0, 2, 3)
-	e := env(t, p, 6, Meeting{})
+	e := env(t, p, 6, plan.Meeting{})
 	if e["WORLD_SIZE"] != "7" || e["LOCAL_WORLD_SIZE"] != "2" || e["LOCAL_RANK"] != "1" {
 		t.Errorf("rank 6: %v", e)
 	}

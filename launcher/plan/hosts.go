@@ -9,6 +9,9 @@ import (
 	"github.com/muster-dev/muster/launcher/plural"
 )
 
+// maxHosts is how many hosts are named one by one.
+const maxHosts = 8
+
 // maxWorld bounds the number of ranks, far above any real job.
 const maxWorld = 1 << 20
 
@@ -122,10 +125,10 @@ func unequal(p *Plan) []Problem {
 		return nil
 	}
 	var counts []string
-	for _, h := range p.Hosts[:min(len(p.Hosts), maxWarnings)] {
+	for _, h := range p.Hosts[:min(len(p.Hosts), maxHosts)] {
 		counts = append(counts, fmt.Sprintf("%s %d", h.Name, h.Ranks))
 	}
-	if len(p.Hosts) > maxWarnings {
+	if len(p.Hosts) > maxHosts {
 		counts = append(counts, "...")
 	}
 	text := "hosts have different numbers of ranks: " + strings.Join(counts, ", ")

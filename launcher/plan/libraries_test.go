@@ -1,11 +1,14 @@
-package plan
+package plan_test
 
 import (
 	"strings"
 	"testing"
 
+	"github.com/muster-dev/muster/launcher/check/lint"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plan/environ"
 )
 
 // with makes a job on hosts m0, m1, ... with these lines in the job block.
@@ -15,13 +18,13 @@ func with(t *testing.T, hosts int, lines ...string) *config.Job {
 	return job(t, "job \"j\" {\n  command = [\"true\"]\n  hosts \"ssh\" {\n    names = ["+strings.Join(names, ", ")+"]\n  }\n"+strings.Join(lines, "\n")+"\n}")
 }
 
-func ran(torch, nccl string) Meeting {
-	return Meeting{Software: []facts.Software{{Torch: torch, NCCL: nccl}, {Torch: torch, NCCL: nccl}}}
+func ran(torch, nccl string) plan.Meeting {
+	return plan.Meeting{Software: []facts.Software{{Torch: torch, NCCL: nccl}, {Torch: torch, NCCL: nccl}}}
 }
 
-func sourceOf(t *testing.T, p *Plan, rank int, m Meeting, name string) string {
+func sourceOf(t *testing.T, p *plan.Plan, rank int, m plan.Meeting, name string) string {
 	t.Helper()
-	vars, err := p.Env(rank, m)
+	vars, err := environ.Of(p, rank, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +44,7 @@ func TestNCCLIsToldInTheFormThatItReads(t *testing.T) {
 			t.Errorf("%s=%q, want %q", name, e[name], want)
 		}
 	}
-	if got := sourceOf(t, p, 0, Meeting{}, "NCCL_BUFFSIZE"); !strings.HasPrefix(got, "job.hcl:7") {
+	if got := sourceOf(t, p, 0, plan.Meeting{}, "NCCL_BUFFSIZE"); !strings.HasPrefix(got, "job.hcl:7") {
 		t.Errorf("source %q", got)
 	}
 	mustHold(t, inWords(p.Notes), "4 MiB")
@@ -108,5 +111,5 @@ func TestTheUsersOwnAllocatorStringIsMergedKeyByKey(t *testing.T) {
 	if strings.Contains(got, "128") {
 		t.Errorf("the block wins over the user's own: %s", got)
 	}
-	mustHold(t, inWords(p.LibraryProblems(m)), "max_split_size")
+	mustHold(t, inWords(lint.Libraries(p, m)), "max_split_size")
 }

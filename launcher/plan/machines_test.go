@@ -1,4 +1,4 @@
-package plan
+package plan_test
 
 import (
 	"fmt"
@@ -6,8 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-dev/muster/launcher/check/lint"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
@@ -90,9 +92,9 @@ func on(t *testing.T, hosts int, ranks string, extra ...string) *config.Job {
 		strings.Join(names, ", "), strings.Join(extra, "\n"), ranks))
 }
 
-func mustMake(t *testing.T, j *config.Job, hosts ...facts.Host) *Plan {
+func mustMake(t *testing.T, j *config.Job, hosts ...facts.Host) *plan.Plan {
 	t.Helper()
-	p, problems := Make(j, hosts)
+	p, problems := lint.Plan(j, hosts)
 	if len(problems) > 0 {
 		t.Fatalf("refused: %v", problems)
 	}
@@ -102,14 +104,14 @@ func mustMake(t *testing.T, j *config.Job, hosts ...facts.Host) *Plan {
 // refusal returns what a plan is refused with, as one text.
 func refusal(t *testing.T, j *config.Job, hosts ...facts.Host) string {
 	t.Helper()
-	p, problems := Make(j, hosts)
+	p, problems := lint.Plan(j, hosts)
 	if len(problems) == 0 {
 		t.Fatalf("not refused; GPUs %v", gpusOf(p))
 	}
 	return inWords(problems)
 }
 
-func inWords(problems []Problem) string {
+func inWords(problems []plan.Problem) string {
 	var lines []string
 	for _, p := range problems {
 		lines = append(lines, p.Message)
@@ -127,7 +129,7 @@ func mustHold(t *testing.T, text string, parts ...string) {
 }
 
 // gpusOf are the numbers of the ranks' GPUs, -1 for none.
-func gpusOf(p *Plan) []int {
+func gpusOf(p *plan.Plan) []int {
 	var all []int
 	for _, r := range p.Ranks {
 		n := -1
@@ -139,14 +141,14 @@ func gpusOf(p *Plan) []int {
 	return all
 }
 
-func wantGPUs(t *testing.T, p *Plan, want ...int) {
+func wantGPUs(t *testing.T, p *plan.Plan, want ...int) {
 	t.Helper()
 	if got := gpusOf(p); !slices.Equal(got, want) {
 		t.Errorf("ranks are on GPUs %v, want %v", got, want)
 	}
 }
 
-func visible(t *testing.T, p *Plan, rank int) string {
+func visible(t *testing.T, p *plan.Plan, rank int) string {
 	t.Helper()
-	return env(t, p, rank, Meeting{})["CUDA_VISIBLE_DEVICES"]
+	return env(t, p, rank, plan.Meeting{})["CUDA_VISIBLE_DEVICES"]
 }

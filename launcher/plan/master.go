@@ -91,8 +91,8 @@ func (p *Plan) Candidates() []Master {
 	return found
 }
 
-// interfaceOf returns the name of the interface of a host that has an address.
-func interfaceOf(h facts.Host, addr string) string {
+// InterfaceOf returns the name of the interface of a host that has an address.
+func InterfaceOf(h facts.Host, addr string) string {
 	for _, nic := range h.NICs {
 		if slices.Contains(nic.Addresses, addr) {
 			return nic.Name
@@ -101,21 +101,10 @@ func interfaceOf(h facts.Host, addr string) string {
 	return ""
 }
 
-// usable counts the interfaces through which a host might reach others.
-func usable(h facts.Host) int {
-	n := 0
-	for _, nic := range h.NICs {
-		if !nic.Loopback && nic.Up && len(nic.Addresses) > 0 {
-			n++
-		}
-	}
-	return n
-}
-
 // mainInterface is the interface that a host is reached through, as far as that is known
 // before the ranks meet: the one that SSH came to, or the only one.
 func mainInterface(h facts.Host) string {
-	if nic := interfaceOf(h, h.ReachedAt); nic != "" && h.ReachedAt != "" {
+	if nic := InterfaceOf(h, h.ReachedAt); nic != "" && h.ReachedAt != "" {
 		return nic
 	}
 	name := ""

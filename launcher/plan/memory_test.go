@@ -1,4 +1,4 @@
-package plan
+package plan_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/memory"
+	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
@@ -25,7 +26,7 @@ func needing(t *testing.T, hosts int, ranks, block string, extra ...string) *con
 
 const lora70B = "parameters = \"70B\"\ntrainable = 0.003\nactivations = \"6GiB\"\n"
 
-func problem(problems []Problem, code string) *Problem {
+func problem(problems []plan.Problem, code string) *plan.Problem {
 	for i, p := range problems {
 		if p.Code == code {
 			return &problems[i]

@@ -1,4 +1,4 @@
-package plan
+package plan_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/memory"
+	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
@@ -48,7 +49,7 @@ func use(h facts.Host, card, i int) facts.Host {
 }
 
 // onParts are the ranks' devices as "GPU.instance", or "GPU".
-func onParts(p *Plan) string {
+func onParts(p *plan.Plan) string {
 	var all []string
 	for _, r := range p.Ranks {
 		word := fmt.Sprint(r.Device.Index)
@@ -120,7 +121,7 @@ func TestMIGDevicesThatNCCLJoinsAreOnOneGPUWhereOneHasThem(t *testing.T) {
 	}
 	p := mustMake(t, on(t, 1, `devices = ["1g.10gb", "1g.10gb"]`), newer(small, small))
 	mustHold(t, inWords(p.Notes), "2 MIG devices of profile 1g.10gb are taken of 1 GPU: this NCCL joins those of one GPU directly")
-	if e := env(t, p, 1, Meeting{}); e["NCCL_MULTI_RANK_GPU_ENABLE"] != "1" {
+	if e := env(t, p, 1, plan.Meeting{}); e["NCCL_MULTI_RANK_GPU_ENABLE"] != "1" {
 		t.Errorf("NCCL_MULTI_RANK_GPU_ENABLE=%q", e["NCCL_MULTI_RANK_GPU_ENABLE"])
 	}
 	h := newer(small, small)

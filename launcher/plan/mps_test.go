@@ -1,4 +1,4 @@
-package plan
+package plan_test
 
 import (
 	"slices"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plan/environ"
 )
 
 // sharing is a job on one host whose ranks share GPUs by MPS.
@@ -38,7 +40,7 @@ func TestEachGPUGetsItsRanksAndTheirSharesInTheDaemonsWords(t *testing.T) {
 	p := mustMake(t, sharing(t, `backend = "none"; devices = [3, 1]`, `ranks_per_gpu = 3; active_thread_percentage = [50, 25, 12.5]; pinned_memory_limit = ["20GiB", "10GiB", "1536MiB"]`), withMPS(4))
 	wantGPUs(t, p, 3, 3, 3, 1, 1, 1)
 	mustHold(t, inWords(p.Notes), "each rank sees its own device only", "MPS daemon of its own")
-	folders := Meeting{MPS: []map[string]MPSFolders{{uuid(0, 3): {"/tmp/m/0", "/state/0"}, uuid(0, 1): {"/tmp/m/1", "/state/1"}}}}
+	folders := plan.Meeting{MPS: []map[string]plan.MPSFolders{{uuid(0, 3): {"/tmp/m/0", "/state/0"}, uuid(0, 1): {"/tmp/m/1", "/state/1"}}}}
 	e := env(t, p, 5, folders)
 	for name, want := range map[string]string{
 		"CUDA_MPS_PIPE_DIRECTORY": "/tmp/m/1", "CUDA_MPS_LOG_DIRECTORY": "/state/1", "CUDA_VISIBLE_DEVICES": uuid(0, 1), "LOCAL_RANK": "0", "MUSTER_LOCAL_RANK": "5",
@@ -49,7 +51,7 @@ func TestEachGPUGetsItsRanksAndTheirSharesInTheDaemonsWords(t *testing.T) {
 			t.Errorf("%s is %q, not %q", name, e[name], want)
 		}
 	}
-	vars, _ := p.Env(0, folders)
+	vars, _ := environ.Of(p, 0, folders)
 	for _, v := range vars {
 		if strings.HasPrefix(v.Name, "CUDA_MPS_") && v.Source == "" {
 			t.Errorf("%s has no source", v.Name)
@@ -80,13 +82,13 @@ func TestRanksAreCountedByGPUs(t *testing.T) {
 
 func TestNumbersAreThoseOfTheDaemon(t *testing.T) {
 	job := sharing(t, `devices = [3]; backend = "none"; device_names = "index"`, `ranks_per_gpu = 2; pinned_memory_limit = "8GiB"`)
-	if e := env(t, mustMake(t, job, withMPS(4)), 0, Meeting{}); e["CUDA_VISIBLE_DEVICES"] != "0" {
+	if e := env(t, mustMake(t, job, withMPS(4)), 0, plan.Meeting{}); e["CUDA_VISIBLE_DEVICES"] != "0" {
 		t.Errorf("its own daemon has one device, and the rank is shown %q", e["CUDA_VISIBLE_DEVICES"])
 	}
 	there := sharing(t, `devices = [3]; backend = "none"; device_names = "index"`, `ranks_per_gpu = 2; pinned_memory_limit = "8GiB"; daemon = "existing"`)
 	h := withMPS(4)
 	h.MPS.Daemons = []facts.MPSDaemon{{PID: 7, User: "ann", Told: true, Pipe: "/tmp/nvidia-mps", Devices: ptr("1,3")}}
-	e := env(t, mustMake(t, there, h), 0, Meeting{})
+	e := env(t, mustMake(t, there, h), 0, plan.Meeting{})
 	if e["CUDA_VISIBLE_DEVICES"] != "1" || e["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] != "1=8G" || e["CUDA_MPS_PIPE_DIRECTORY"] != "/tmp/nvidia-mps" {
 		t.Errorf("%v", e)
 	}

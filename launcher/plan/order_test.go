@@ -1,12 +1,15 @@
-package plan
+package plan_test
 
 import (
 	"fmt"
 	"slices"
 	"testing"
 
+	"github.com/muster-dev/muster/launcher/check/lint"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/internal/text"
+	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plan/environ"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
@@ -186,7 +189,7 @@ func TestThreadsAreTheAllowedCoresOfARank(t *testing.T) {
 	}{{16, 4, "4"}, {16, 5, "3"}, {2, 4, "1"}} {
 		h := host("m0", "10.0.0.1", test.cores)
 		p := mustMake(t, on(t, 1, fmt.Sprint("per_host = ", test.ranks)), h)
-		if got := env(t, p, 0, Meeting{})["OMP_NUM_THREADS"]; got != test.want {
+		if got := env(t, p, 0, plan.Meeting{})["OMP_NUM_THREADS"]; got != test.want {
 			t.Errorf("%d ranks on %d cores have %s threads, want %s", test.ranks, test.cores, got, test.want)
 		}
 	}
@@ -196,7 +199,7 @@ func TestThreadsAreTheAllowedCoresOfARank(t *testing.T) {
 		h.Devices.Near[i] = h.Devices.Near[0]
 	}
 	p := mustMake(t, on(t, 1, ""), h)
-	if got := env(t, p, 0, Meeting{})["OMP_NUM_THREADS"]; got != "1" {
+	if got := env(t, p, 0, plan.Meeting{})["OMP_NUM_THREADS"]; got != "1" {
 		t.Errorf("a rank bound to %s has %s threads", text.Ranges(p.Ranks[0].CPUs), got)
 	}
 }
@@ -229,7 +232,7 @@ func BenchmarkThousandHosts(b *testing.B) {
 	t := &testing.T{}
 	j := on(t, 1024, "groups = { tensor = 4 }")
 	for b.Loop() {
-		p, problems := Make(j, hosts)
+		p, problems := lint.Plan(j, hosts)
 		if len(problems) > 0 || p.WorldSize != 8192 {
 			b.Fatal(problems)
 		}
@@ -247,12 +250,12 @@ func BenchmarkEnvironmentsOfAThousandHosts(b *testing.B) {
 		hosts = append(hosts, h)
 	}
 	t := &testing.T{}
-	p, problems := Make(on(t, 1024, ""), hosts)
+	p, problems := lint.Plan(on(t, 1024, ""), hosts)
 	if len(problems) > 0 {
 		b.Fatal(problems)
 	}
 	for b.Loop() {
-		if _, err := p.Digest(); err != nil {
+		if _, err := environ.Digest(p); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // Plan is what an attempt of a job looks like, less what is only known when it starts (see Meeting). Environments are
-// made per rank on demand: see Env.
+// made per rank on demand: see package environ.
 type Plan struct {
 	Job       string
 	Command   []string
@@ -32,10 +32,12 @@ type Plan struct {
 	// Masters are the addresses that could serve as MASTER_ADDR, best first, and those that were passed over, with the
 	// reason.
 	Masters  []Master
-	Warnings []Problem // that do not keep the job from running
+	Warnings []Problem // that do not keep the job from running; see also check/lint
 	Notes    []Problem // what was found and taken into account
 	// Memory is what the job is estimated to need of its GPUs, nil without a memory block.
 	Memory *memory.Estimate `json:",omitempty"`
+	// MemoryError says why that cannot be estimated: the layout contradicts itself.
+	MemoryError error `json:"-"`
 
 	Config *config.Job  `json:"-"` // what the plan is for
 	Facts  []facts.Host `json:"-"` // of each host
@@ -86,16 +88,9 @@ func Make(job *config.Job, hosts []facts.Host) (*Plan, []Problem) {
 		nameNICs(p, i)
 	}
 	p.Groups = findGroups(p)
-	p.Warnings = append(p.Warnings, checkGroups(p)...)
-	p.Warnings = append(p.Warnings, p.LibraryProblems(Meeting{})...)
-	p.Warnings = append(p.Warnings, p.mpsProblems()...)
-	p.Warnings = append(p.Warnings, logouts(job, hosts)...)
-	p.Warnings = append(p.Warnings, p.estimateMemory()...)
-	p.Warnings = p.wanted(p.Warnings)
-	p.Notes = append(p.Notes, p.migNotes()...)
-	p.Notes = append(p.Notes, p.bufferNote()...)
-	p.Notes = append(p.Notes, p.idleNote()...)
-	p.Notes = append(p.Notes, p.memoryNotes()...)
+	if job.Memory != nil {
+		p.Memory, p.MemoryError = memory.Make(*job.Memory, p.MemoryLayout())
+	}
 	return p, nil
 }
 
@@ -147,27 +142,13 @@ func (p *Plan) Threads(rank int) int {
 // ThreadShare is a rank's share of the host's cores, and no more than it is bound to, with the reason.
 func (p *Plan) ThreadShare(rank int) (n int, why string) {
 	r := p.Ranks[rank]
-	h, cores := p.Hosts[r.Host], p.Facts[r.Host].CPUs.Physical
+	h, cores := &p.Hosts[r.Host], p.Facts[r.Host].CPUs.Physical
 	n = max(1, cores/h.Ranks)
 	if r.cores > 0 && r.cores < n {
 		return r.cores, "the physical cores that the rank is bound to"
 	}
 	return n, fmt.Sprintf("%s of %s / %s there",
 		plural.Of(cores, "allowed physical core"), h.Name, plural.Of(h.Ranks, "rank"))
-}
-
-// idleNote reports places for more workers than there are tasks.
-func (p *Plan) idleNote() []Problem {
-	if len(p.Tasks) == 0 || len(p.Tasks) >= p.WorldSize {
-		return nil
-	}
-	return []Problem{{Code: "idle_places", Message: fmt.Sprintf("there are %s for %s at a time: the rest stays idle",
-		plural.Of(len(p.Tasks), "task"), plural.Of(p.WorldSize, "worker"))}}
-}
-
-// wanted are problems without those that the job file ignores.
-func (p *Plan) wanted(problems []Problem) []Problem {
-	return slices.DeleteFunc(problems, func(found Problem) bool { return slices.Contains(p.Config.Check.Ignore, found.Code) })
 }
 
 // backend is the job's, or what suits the devices.
@@ -179,29 +160,6 @@ func backend(p *Plan) string {
 		return "nccl"
 	}
 	return "gloo"
-}
-
-// logouts warns of hosts where a logout, the launcher's own leaving among them, would hurt the run.
-func logouts(job *config.Job, hosts []facts.Host) []Problem {
-	var warnings []Problem
-	for i, h := range hosts {
-		l, name := h.Logind, job.Hosts[i].Name
-		if l.Linger || !l.Session {
-			continue
-		}
-		warn := func(code, what string) {
-			fix := fmt.Sprintf("; `loginctl enable-linger` on %s prevents it", name)
-			warnings = append(warnings, Problem{Code: code, Host: name, Message: name + ": systemd-logind " + what + fix})
-		}
-		if l.KillUserProcesses {
-			warn("logout_kills", "kills the run there when you log out (KillUserProcesses=yes)")
-		}
-		if l.RemoveIPC {
-			warn("logout_removes_shm", "deletes your /dev/shm files there when your last login ends (RemoveIPC=yes), "+
-				"which stops data loaders and NCCL if you detach")
-		}
-	}
-	return warnings
 }
 
 // sameMachines finds hosts that turned out to be one running system under two names.

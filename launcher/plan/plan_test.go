@@ -1,12 +1,15 @@
-package plan
+package plan_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/muster-dev/muster/launcher/check/lint"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plan/environ"
 )
 
 func job(t *testing.T, text string) *config.Job {
@@ -43,9 +46,9 @@ func three(t *testing.T) (*config.Job, []facts.Host) {
 }`), []facts.Host{host("z", "10.0.0.9", 8), host("a", "10.0.0.5", 8), host("m", "10.0.0.1", 3)}
 }
 
-func env(t *testing.T, p *Plan, rank int, m Meeting) map[string]string {
+func env(t *testing.T, p *plan.Plan, rank int, m plan.Meeting) map[string]string {
 	t.Helper()
-	vars, err := p.Env(rank, m)
+	vars, err := environ.Of(p, rank, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +61,7 @@ func env(t *testing.T, p *Plan, rank int, m Meeting) map[string]string {
 
 func TestRanksFollowTheJobFilesHostOrder(t *testing.T) {
 	j, hosts := three(t)
-	p, problems := Make(j, hosts)
+	p, problems := lint.Plan(j, hosts)
 	if problems != nil {
 		t.Fatal(problems)
 	}
@@ -70,7 +73,7 @@ func TestRanksFollowTheJobFilesHostOrder(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("ranks %v, want %v", got, want)
 	}
-	e := env(t, p, 4, Meeting{Run: "j-1", MasterAddr: "10.0.0.9", MasterPort: 20001})
+	e := env(t, p, 4, plan.Meeting{Run: "j-1", MasterAddr: "10.0.0.9", MasterPort: 20001})
 	for name, value := range map[string]string{
 		"RANK": "4", "LOCAL_RANK": "1", "WORLD_SIZE": "5", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "2", "GROUP_WORLD_SIZE": "3",
 		"SHARD": "0", "WHERE": "host-m", "MASTER_ADDR": "10.0.0.9", "MASTER_PORT": "20001",
@@ -80,7 +83,7 @@ func TestRanksFollowTheJobFilesHostOrder(t *testing.T) {
 			t.Errorf("rank 4 has %s=%q, want %q", name, e[name], value)
 		}
 	}
-	if got := env(t, p, 0, Meeting{})["OMP_NUM_THREADS"]; got != "4" {
+	if got := env(t, p, 0, plan.Meeting{})["OMP_NUM_THREADS"]; got != "4" {
 		t.Errorf("8 cores for 2 ranks give %s threads", got)
 	}
 }
@@ -88,7 +91,7 @@ func TestRanksFollowTheJobFilesHostOrder(t *testing.T) {
 func TestOneMachineUnderTwoNamesIsRefused(t *testing.T) {
 	j, hosts := three(t)
 	hosts[2].ID = hosts[0].ID
-	_, problems := Make(j, hosts)
+	_, problems := lint.Plan(j, hosts)
 	if len(problems) != 1 || !strings.Contains(problems[0].Message, "host-z and host-m are the same machine") {
 		t.Errorf("problems: %v", problems)
 	}
@@ -97,7 +100,7 @@ func TestOneMachineUnderTwoNamesIsRefused(t *testing.T) {
 func TestTheMasterIsNeverLoopbackNorABridgeWhereThereAreSeveralHosts(t *testing.T) {
 	j, hosts := three(t)
 	hosts[0].NICs = append([]facts.NIC{{Name: "docker0", Up: true, Virtual: "docker's bridge", Addresses: []string{"172.17.0.1"}}}, hosts[0].NICs...)
-	p, _ := Make(j, hosts)
+	p, _ := lint.Plan(j, hosts)
 	if c := p.Candidates(); len(c) != 1 || c[0].Addr != "10.0.0.9" {
 		t.Errorf("candidates %v", c)
 	}
@@ -110,14 +113,14 @@ func TestTheMasterIsNeverLoopbackNorABridgeWhereThereAreSeveralHosts(t *testing.
 }
 
 func TestTheAddressThatSSHCameToIsTriedFirst(t *testing.T) {
+	j, hosts := three(t)
 	head := host("z", "10.0.0.9", 8, facts.NIC{Name: "ib0", Up: true, SpeedMbps: 400000, Addresses: []string{"10.9.0.9"}},
 		facts.NIC{Name: "eth1", Up: true, Addresses: []string{"10.8.0.9"}})
 	head.ReachedAt = "10.8.0.9"
+	hosts[0] = head
 	var order []string
-	for _, m := range masters(head, 2) {
-		if m.Passed == "" {
-			order = append(order, m.Addr)
-		}
+	for _, m := range mustMake(t, j, hosts...).Candidates() {
+		order = append(order, m.Addr)
 	}
 	if fmt.Sprint(order) != "[10.8.0.9 10.9.0.9 10.0.0.9]" {
 		t.Errorf("order %v", order)
@@ -128,8 +131,8 @@ func TestTheSocketInterfaceIsSetWhereAnotherCouldBeChosen(t *testing.T) {
 	j, hosts := three(t)
 	hosts[0].HostnameAddrs = []string{"10.0.0.9"}
 	hosts[2].NICs = append(hosts[2].NICs, facts.NIC{Name: "ib0", Up: true, Addresses: []string{"10.9.0.1"}})
-	p, _ := Make(j, hosts)
-	m := Meeting{MasterAddr: "10.0.0.9", Locals: []string{"10.0.0.9", "10.0.0.5", "10.0.0.1"}}
+	p, _ := lint.Plan(j, hosts)
+	m := plan.Meeting{MasterAddr: "10.0.0.9", Locals: []string{"10.0.0.9", "10.0.0.5", "10.0.0.1"}}
 	for rank, want := range map[int]string{0: "", 2: "eth0", 3: "eth0"} {
 		if got := env(t, p, rank, m)["GLOO_SOCKET_IFNAME"]; got != want {
 			t.Errorf("rank %d: GLOO_SOCKET_IFNAME=%q, want %q", rank, got, want)
@@ -139,16 +142,16 @@ func TestTheSocketInterfaceIsSetWhereAnotherCouldBeChosen(t *testing.T) {
 
 func TestTheSameInputGivesTheSameDigest(t *testing.T) {
 	j, hosts := three(t)
-	p, _ := Make(j, hosts)
-	q, _ := Make(j, hosts)
-	a, err := p.Digest()
-	b, _ := q.Digest()
+	p, _ := lint.Plan(j, hosts)
+	q, _ := lint.Plan(j, hosts)
+	a, err := environ.Digest(p)
+	b, _ := environ.Digest(q)
 	if err != nil || a != b {
 		t.Errorf("digests %s and %s, %v", a, b, err)
 	}
 	hosts[0].CPUs.Physical = 1
-	r, _ := Make(j, hosts)
-	if c, _ := r.Digest(); c == a {
+	r, _ := lint.Plan(j, hosts)
+	if c, _ := environ.Digest(r); c == a {
 		t.Error("other facts, same digest")
 	}
 }
@@ -157,7 +160,7 @@ func TestALogoutThatWouldHurtTheRunIsSaidBefore(t *testing.T) {
 	j, hosts := three(t)
 	hosts[1].Logind = facts.Logind{Session: true, KillUserProcesses: true, RemoveIPC: true}
 	hosts[2].Logind = facts.Logind{Session: true, KillUserProcesses: true, Linger: true}
-	p, _ := Make(j, hosts)
+	p, _ := lint.Plan(j, hosts)
 	if len(p.Warnings) != 2 || p.Warnings[0].Host != "host-a" || !strings.Contains(p.Warnings[0].Message, "enable-linger") {
 		t.Errorf("warnings: %v", p.Warnings)
 	}
@@ -167,13 +170,13 @@ func TestALogoutThatWouldHurtTheRunIsSaidBefore(t *testing.T) {
 func TestJAXIsToldWhatItReads(t *testing.T) {
 	text := "job \"j\" {\n  command = [\"x\"]\n%s\n  hosts \"ssh\" {\n    names = [\"a\", \"b\"]\n  }\n  ranks {\n    per_host = 2\n    devices = 2\n  }\n}"
 	hosts := []facts.Host{machine(0, 2, nvswitch), machine(1, 2, nvswitch)}
-	m := Meeting{Run: "r", MasterAddr: "fd00::1", MasterPort: 20001}
+	m := plan.Meeting{Run: "r", MasterAddr: "fd00::1", MasterPort: 20001}
 	for word, want := range map[string]map[string]string{
 		"": {"JAX_COORDINATOR_ADDRESS": "", "OMPI_COMM_WORLD_RANK": "", "OMPI_MCA_orte_hnp_uri": ""},
 		"program = \"jax\"": {"JAX_COORDINATOR_ADDRESS": "[fd00::1]:20001", "JAX_LOCAL_DEVICE_IDS": "1", "OMPI_COMM_WORLD_SIZE": "4",
 			"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_MCA_orte_hnp_uri": "muster"},
 	} {
-		p, problems := Make(job(t, fmt.Sprintf(text, word)), hosts)
+		p, problems := lint.Plan(job(t, fmt.Sprintf(text, word)), hosts)
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}

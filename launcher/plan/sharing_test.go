@@ -1,4 +1,4 @@
-package plan
+package plan_test
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plan/environ"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
@@ -63,7 +65,7 @@ func TestGPUsThatAnotherRunHoldsAreBusy(t *testing.T) {
 func TestSharedGPUsAreSpreadEvenlyAndSeenOneByOne(t *testing.T) {
 	p := mustMake(t, on(t, 1, "per_host = 4\ndevices = [0, 1]\nshared = true"), machine(0, 2, nvswitch))
 	wantGPUs(t, p, 0, 0, 1, 1)
-	e := env(t, p, 1, Meeting{})
+	e := env(t, p, 1, plan.Meeting{})
 	if e["LOCAL_RANK"] != "0" || e["MUSTER_LOCAL_RANK"] != "1" || e["CUDA_VISIBLE_DEVICES"] != uuid(0, 0) {
 		t.Errorf("rank 1: %v", e)
 	}
@@ -186,17 +188,17 @@ func TestDevicesOfWhichNothingIsToldAreSaidToBe(t *testing.T) {
 
 func TestOldTorchIsShownNumbers(t *testing.T) {
 	p := mustMake(t, on(t, 1, "devices = [1]"), machine(0, 2, nvswitch))
-	old := Meeting{Software: []facts.Software{{Torch: "1.13.1+cu117"}}}
+	old := plan.Meeting{Software: []facts.Software{{Torch: "1.13.1+cu117"}}}
 	if got := env(t, p, 0, old)["CUDA_VISIBLE_DEVICES"]; got != "1" {
 		t.Errorf("torch 1.13 is shown %s", got)
 	}
-	now := Meeting{Software: []facts.Software{{Torch: "2.4.0+cu121"}}}
+	now := plan.Meeting{Software: []facts.Software{{Torch: "2.4.0+cu121"}}}
 	if got := env(t, p, 0, now)["CUDA_VISIBLE_DEVICES"]; got != uuid(0, 1) {
 		t.Errorf("torch 2.4 is shown %s", got)
 	}
 	h := machine(0, 2, nvswitch)
 	h.Software = &facts.Software{Torch: "1.13.1+cu117"}
-	if names, why := mustMake(t, on(t, 1, ""), h).Named(0); names != "index" || why != "torch 1.13.1+cu117 knows no UUIDs" {
+	if names, why := environ.DeviceNames(mustMake(t, on(t, 1, ""), h), 0); names != "index" || why != "torch 1.13.1+cu117 knows no UUIDs" {
 		t.Errorf("devices are said to be named by %s (%s)", names, why)
 	}
 }
@@ -204,7 +206,7 @@ func TestOldTorchIsShownNumbers(t *testing.T) {
 func TestASiteWithOtherHardwareNamesItsOwnVariable(t *testing.T) {
 	h := machine(0, 2, nvswitch)
 	h.Devices.Visibility = gpu.Visibility{Variable: "HIP_VISIBLE_DEVICES", Names: "index"}
-	e := env(t, mustMake(t, on(t, 1, ""), h), 1, Meeting{})
+	e := env(t, mustMake(t, on(t, 1, ""), h), 1, plan.Meeting{})
 	if _, set := e["CUDA_VISIBLE_DEVICES"]; set || e["HIP_VISIBLE_DEVICES"] != "0,1" {
 		t.Errorf("environment %v", e)
 	}

@@ -10,12 +10,11 @@ import (
 	"path/filepath"
 
 	"github.com/google/renameio/v2"
-	"github.com/muster-dev/muster/launcher/plan"
 )
 
 // Write writes a plan, whole or not at all. Only its user may read it: a job file may hold
 // secrets.
-func Write(path string, saved plan.Saved) error {
+func Write(path string, saved Saved) error {
 	text, err := json.MarshalIndent(saved, "", "  ")
 	if err != nil {
 		return fmt.Errorf("save the plan: %w", err)
@@ -47,17 +46,17 @@ func cause(err error) error {
 }
 
 // Read reads what Write has written.
-func Read(path string) (*plan.Saved, error) {
+func Read(path string) (*Saved, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the plan: %w", err)
 	}
-	var saved plan.Saved
+	var saved Saved
 	if err := json.Unmarshal(text, &saved); err != nil || saved.Version == 0 || len(saved.Ranks) == 0 {
 		return nil, fmt.Errorf("%s is no saved plan; muster plan JOB.hcl --save FILE makes one", path)
 	}
-	if saved.Version != plan.SavedVersion {
-		return nil, fmt.Errorf("%s was saved by another version of muster (form %d, this one reads %d): save it anew", path, saved.Version, plan.SavedVersion)
+	if saved.Version != Version {
+		return nil, fmt.Errorf("%s was saved by another version of muster (form %d, this one reads %d): save it anew", path, saved.Version, Version)
 	}
 	return &saved, nil
 }

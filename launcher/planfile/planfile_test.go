@@ -10,12 +10,11 @@ import (
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/config"
-	"github.com/muster-dev/muster/launcher/plan"
 )
 
 func TestWhatIsWrittenIsRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plan.json")
-	saved := plan.Saved{Version: plan.SavedVersion, Source: config.Source{Filename: "job.hcl", Text: []byte("job \"j\" {}\xff")}, Ranks: []plan.SavedRank{{Host: "a", Device: "GPU-1"}}}
+	saved := Saved{Version: Version, Source: config.Source{Filename: "job.hcl", Text: []byte("job \"j\" {}\xff")}, Ranks: []Rank{{Host: "a", Device: "GPU-1"}}}
 	if err := Write(path, saved); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +38,7 @@ func TestOnlyAFileIsReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	saved := plan.Saved{Version: plan.SavedVersion, Ranks: []plan.SavedRank{{Host: "a"}}}
+	saved := Saved{Version: Version, Ranks: []Rank{{Host: "a"}}}
 	for _, path := range []string{pipe, toPipe, dir} {
 		if err := Write(path, saved); err == nil || !strings.Contains(err.Error(), "is no file") {
 			t.Errorf("%s: %v", path, err)

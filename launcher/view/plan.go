@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plan/environ"
 	"github.com/muster-dev/muster/launcher/plural"
 )
 
@@ -187,7 +188,7 @@ func visibilityLines(p *plan.Plan) []string {
 
 func visibilityWords(p *plan.Plan, host int) string {
 	h := p.Hosts[host]
-	names, why := p.Named(host)
+	names, why := environ.DeviceNames(p, host)
 	line := fmt.Sprintf("visibility %s (%s), devices by %s", h.Visibility, h.VisibleWhy, names)
 	if why != "" {
 		line += " (" + why + ")"

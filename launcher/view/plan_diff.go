@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plan/environ"
 )
 
 // PlanDiff shows what differs between hosts and between ranks' environments.
 func PlanDiff(s *Screen, p *plan.Plan) error {
-	ranks, hosts, err := p.Diff(plan.Meeting{})
+	ranks, hosts, err := environ.Diff(p)
 	if err != nil {
 		return err
 	}
@@ -21,7 +22,7 @@ func PlanDiff(s *Screen, p *plan.Plan) error {
 	return nil
 }
 
-func section(b *strings.Builder, title, alike string, differences []plan.Difference) {
+func section(b *strings.Builder, title, alike string, differences []environ.Difference) {
 	if len(differences) == 0 {
 		fmt.Fprintln(b, alike)
 		return
@@ -36,39 +37,25 @@ func section(b *strings.Builder, title, alike string, differences []plan.Differe
 }
 
 type diffJSON struct {
-	Version int              `json:"version"`
-	Job     string           `json:"job"`
-	Hosts   []differenceJSON `json:"hosts"`
-	Ranks   []differenceJSON `json:"ranks"`
-}
-
-type differenceJSON struct {
-	What   string       `json:"what"`
-	Values []sharedJSON `json:"values"`
-}
-
-type sharedJSON struct {
-	Value string `json:"value"`
-	Who   string `json:"who"`
+	Version int                  `json:"version"`
+	Job     string               `json:"job"`
+	Hosts   []environ.Difference `json:"hosts"`
+	Ranks   []environ.Difference `json:"ranks"`
 }
 
 // PlanDiffJSON writes the same as one JSON object (version 1).
 func PlanDiffJSON(w io.Writer, p *plan.Plan) error {
-	ranks, hosts, err := p.Diff(plan.Meeting{})
+	ranks, hosts, err := environ.Diff(p)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, diffJSON{Version: 1, Job: p.Job, Hosts: differencesJSON(hosts), Ranks: differencesJSON(ranks)})
+	return writeJSON(w, diffJSON{Version: 1, Job: p.Job, Hosts: orEmpty(hosts), Ranks: orEmpty(ranks)})
 }
 
-func differencesJSON(differences []plan.Difference) []differenceJSON {
-	all := []differenceJSON{}
-	for _, d := range differences {
-		out := differenceJSON{What: d.What}
-		for _, v := range d.Values {
-			out.Values = append(out.Values, sharedJSON{v.Value, v.Who})
-		}
-		all = append(all, out)
+// orEmpty is a list that JSON writes as [], not null.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
 	}
-	return all
+	return list
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/mps"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plan/environ"
 )
 
 type planJSON struct {
@@ -103,7 +104,7 @@ func PlanJSON(w io.Writer, p *plan.Plan) error {
 		out.Tasks = append(out.Tasks, planTaskJSON{i, append([]string{}, task.Words...), task.Source})
 	}
 	for i, h := range p.Hosts {
-		names, _ := p.Named(i)
+		names, _ := environ.DeviceNames(p, i)
 		out.Hosts = append(out.Hosts, planHostJSON{h.Name, h.ID, h.FirstRank, h.Ranks, h.Visibility, names, mpsJSON(p.MPS(i))})
 	}
 	for _, g := range p.Groups {
@@ -128,7 +129,7 @@ func problemsJSON(problems []plan.Problem) []warningJSON {
 }
 
 func rankJSON(p *plan.Plan, r plan.Rank) (planRankJSON, error) {
-	vars, err := p.Env(r.Rank, plan.Meeting{})
+	vars, err := environ.Of(p, r.Rank, plan.Meeting{})
 	out := planRankJSON{Rank: r.Rank, LocalRank: r.Local, Host: p.Hosts[r.Host].Name, CPUs: r.CPUs, NUMA: r.Node, Env: map[string]varJSON{}}
 	for _, v := range vars {
 		if !isKnownAtStart(v) {

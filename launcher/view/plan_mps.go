@@ -12,7 +12,7 @@ import (
 // mpsLines say how ranks share GPUs by MPS: a line for all hosts, as their shares are the
 // same.
 func mpsLines(p *plan.Plan) []string {
-	block := p.MPSBlock()
+	block := p.Config.MPS
 	if block == nil {
 		return nil
 	}

@@ -7,9 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-dev/muster/launcher/check/lint"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/plan"
+	"github.com/muster-dev/muster/launcher/plan/environ"
 	"github.com/muster-dev/muster/launcher/report"
 )
 
@@ -48,7 +50,7 @@ func planWith(t *testing.T, ranks, block string, hosts []facts.Host) *plan.Plan 
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
-	p, problems := plan.Make(job, hosts)
+	p, problems := lint.Plan(job, hosts)
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -108,7 +110,7 @@ func TestDevicesThatTellLittleStillFillTheTable(t *testing.T) {
 
 func TestARanksEnvironmentAsPeopleReadIt(t *testing.T) {
 	p := planOf(t, "devices = [3, 5]")
-	vars, err := p.WholeEnv(3, plan.Meeting{}, map[string]string{
+	vars, err := environ.Whole(p, 3, plan.Meeting{}, map[string]string{
 		"HOME": "/home/ann", "OMP_NUM_THREADS": "2", "CUDA_VISIBLE_DEVICES": "7", "SHARD": "9", "EVIL": "\x1b[2J",
 	})
 	if err != nil {
@@ -184,7 +186,7 @@ func TestWhatDiffersIsShownWithWhoHasIt(t *testing.T) {
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
-	p, problems := plan.Make(job, hosts)
+	p, problems := lint.Plan(job, hosts)
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

@@ -94,6 +94,22 @@ func Instances(g *gpu.GPU, card int) []Device {
 	return all
 }
 
+// InstanceNames are the MIG devices of a host as people call them, by UUID.
+func InstanceNames(d *facts.Devices) map[string]string {
+	names := map[string]string{}
+	if d == nil || d.Inventory == nil {
+		return names
+	}
+	for i := range d.Inventory.GPUs {
+		for _, part := range Instances(&d.Inventory.GPUs[i], i) {
+			if part.UUID != "" {
+				names[part.UUID] = part.String()
+			}
+		}
+	}
+	return names
+}
+
 // Parts are the MIG devices among devices.
 func Parts(devices []Device) []Device {
 	return slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return !d.IsInstance() })

@@ -60,7 +60,7 @@ func checkMPS(s *site, share Share) {
 	if m == nil || len(share.Devices) == 0 {
 		return
 	}
-	if s.variable() != cudaVisible {
+	if s.variable() != CUDAVisible {
 		s.refuse("mps_not_cuda", "%s: mps is CUDA's, and the devices there are not (%s)", s.host.Name, s.variable())
 		return
 	}

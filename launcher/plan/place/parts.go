@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/nccl"
 	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/plan/device"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/plugins/gpu"
@@ -151,11 +152,19 @@ func closer(a, b device.Device, ours, left map[int]int, n int) int {
 
 // packs reports whether ranks are better on one GPU than on several: NCCL joins them, and it is known to take that.
 func packs(s *site) bool {
-	if s.job.Independent || s.job.Backend != "" && s.job.Backend != "nccl" || s.facts.Software == nil {
+	if s.job.Independent || s.job.Backend != "" && s.job.Backend != "nccl" {
 		return false
 	}
-	h := nccl.Host{Parts: 2, OneGPU: true, Ranks: 2, Version: nccl.ParseVersion(s.facts.Software.NCCL, "")}
-	if cuda := s.devices.Inventory.CUDA; cuda != nil {
+	return JoinsParts(s.facts)
+}
+
+// JoinsParts reports whether NCCL on a host is known to have MIG devices of one GPU reach each other directly.
+func JoinsParts(f *facts.Host) bool {
+	if f.Software == nil {
+		return false
+	}
+	h := nccl.Host{Parts: 2, OneGPU: true, Ranks: 2, Version: nccl.ParseVersion(f.Software.NCCL, "")}
+	if cuda := f.Devices.Inventory.CUDA; cuda != nil {
 		h.CUDA = *cuda
 	}
 	verdict, _, _ := nccl.OnDevices(h, false)

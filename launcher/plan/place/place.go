@@ -107,15 +107,15 @@ func (s *site) note(code, format string, args ...any) {
 
 func (s *site) refused() bool { return len(s.Refusals) > 0 }
 
-// cudaVisible is CUDA's variable; its rules are in the CUDA programming guide.
-const cudaVisible = "CUDA_VISIBLE_DEVICES"
+// CUDAVisible is CUDA's variable; its rules are in the CUDA programming guide.
+const CUDAVisible = "CUDA_VISIBLE_DEVICES"
 
 // variable is the name of the variable that shows processes their devices.
 func (s *site) variable() string {
 	if s.devices == nil {
-		return cudaVisible
+		return CUDAVisible
 	}
-	return cmp.Or(s.devices.Visibility.Variable, cudaVisible)
+	return cmp.Or(s.devices.Visibility.Variable, CUDAVisible)
 }
 
 func (s *site) gpus() []gpu.GPU { return s.devices.Inventory.GPUs }

@@ -96,7 +96,7 @@ func renumberedHint(s *site) string {
 	for _, name := range []string{"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"} {
 		if global := s.facts.Environ[name]; global != "" {
 			return fmt.Sprintf(" (Slurm's %s=%s numbers the whole machine's; within the allocation they begin at 0: "+
-				"unset %s there, or give UUIDs)", name, global, cudaVisible)
+				"unset %s there, or give UUIDs)", name, global, CUDAVisible)
 		}
 	}
 	return "; mend it or unset it there"
