@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/muster-dev/muster/launcher/mps"
+	"github.com/muster-dev/muster/plugins/nvidia"
 )
 
 // commandLength is what the kernel keeps of a program's name (TASK_COMM_LEN less its zero).
@@ -19,7 +20,8 @@ const commandLength = 15
 // LookForMPS finds MPS's program by the PATH of an environment, daemons among the processes,
 // and what one has left.
 func LookForMPS(root Root, environ map[string]string) *MPS {
-	found := &MPS{Program: mpsProgram(root, environ["PATH"])}
+	folders := append([]string{environ["PATH"]}, nvidia.ProgramFolders...)
+	found := &MPS{Program: root.LookPath(mps.ControlProgram, strings.Join(folders, ":"), "/")}
 	names := userNames(root.Read("/etc/passwd"))
 	for _, pid := range processes(root) {
 		if d, is := mpsDaemon(root, pid, names); is {
@@ -28,20 +30,6 @@ func LookForMPS(root Root, environ map[string]string) *MPS {
 	}
 	found.Left = leftByMPS(root, cmp.Or(environ[mps.PipeDirectory], mps.DefaultPipeDirectory), found.Daemons, names)
 	return found
-}
-
-// usualFolders are looked through after PATH: what a login shell that is not interactive has
-// may be short.
-var usualFolders = []string{"/usr/bin", "/usr/local/bin", "/usr/local/nvidia/bin", "/run/nvidia/driver/usr/bin"}
-
-func mpsProgram(root Root, folders string) string {
-	for _, folder := range append(strings.Split(folders, ":"), usualFolders...) {
-		full := path.Join("/", folder, mps.ControlProgram)
-		if info, err := os.Stat(string(root) + full); err == nil && folder != "" && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return full
-		}
-	}
-	return ""
 }
 
 func processes(root Root) []int {

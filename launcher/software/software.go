@@ -120,31 +120,20 @@ func (f finder) lookup(program string) (file, why string) {
 	if rest, is := strings.CutPrefix(program, "~/"); is {
 		program = path.Join(f.environ["HOME"], rest)
 	}
-	if strings.Contains(program, "/") {
-		file := f.absolute(program)
-		if !f.root.IsProgram(file) {
-			return "", file + " is not there, or cannot be run"
-		}
-		return file, ""
-	}
 	search, set := f.environ["PATH"]
 	if !set {
 		search = "/usr/local/bin:/usr/bin:/bin"
 	}
-	for dir := range strings.SplitSeq(search, ":") {
-		if file := f.absolute(path.Join(cmp.Or(dir, "."), program)); f.root.IsProgram(file) {
-			return file, ""
-		}
+	switch file := f.root.LookPath(program, search, f.workdir); {
+	case file != "":
+		return file, ""
+	case strings.Contains(program, "/"):
+		return "", f.absolute(program) + " is not there, or cannot be run"
 	}
 	return "", fmt.Sprintf("there is no %s in PATH (%s)", program, search)
 }
 
-func (f finder) absolute(file string) string {
-	if path.IsAbs(file) {
-		return path.Clean(file)
-	}
-	return path.Join("/", f.workdir, file)
-}
+func (f finder) absolute(file string) string { return hostfs.Absolute(file, f.workdir) }
 
 // head reads the beginning of a file.
 func (f finder) head(file string) []byte {

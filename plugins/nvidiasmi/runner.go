@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/muster-dev/muster/plugins/nvidia"
 )
 
 // Runner runs nvidia-smi. Tests replay recorded outputs by it.
@@ -38,16 +40,6 @@ const (
 	// maxOutput is how much is kept of a stream: 16 GPUs print about 1 MiB.
 	maxOutput = 16 << 20
 )
-
-// Folders are where nvidia-smi may be besides PATH, which services and non-interactive shells
-// often cut short.
-var Folders = []string{
-	"/usr/bin", "/usr/local/bin", "/bin",
-	"/usr/local/nvidia/bin",        // containers of some clouds
-	"/run/nvidia/driver/usr/bin",   // driver in a container of the GPU operator
-	"/run/current-system/sw/bin",   // NixOS
-	"/usr/lib/wsl/lib", "/opt/bin", // WSL; container-optimised systems
-}
 
 // Program is the real nvidia-smi. A program that does not end within the limit is killed
 // with its children. A driver that hangs keeps even killed programs (state D): such a one
@@ -141,7 +133,7 @@ func (p *Program) find() (string, error) {
 	if path, err := exec.LookPath("nvidia-smi"); err == nil && filepath.IsAbs(path) {
 		return path, nil
 	}
-	for _, folder := range Folders {
+	for _, folder := range nvidia.ProgramFolders {
 		if path, err := exec.LookPath(filepath.Join(folder, "nvidia-smi")); err == nil {
 			return path, nil
 		}

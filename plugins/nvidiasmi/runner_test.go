@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/muster-dev/muster/plugins/nvidia"
 )
 
 // script is an nvidia-smi made of shell commands.
@@ -130,8 +132,8 @@ func TestEndlessOutputIsCut(t *testing.T) {
 
 func TestTheProgramIsFoundOutsideOfPATHToo(t *testing.T) {
 	path := script(t, "")
-	t.Cleanup(func(usual []string) func() { return func() { Folders = usual } }(Folders))
-	Folders = nil
+	t.Cleanup(func(usual []string) func() { return func() { nvidia.ProgramFolders = usual } }(nvidia.ProgramFolders))
+	nvidia.ProgramFolders = nil
 	t.Setenv("PATH", filepath.Dir(path))
 	if got, err := (&Program{}).find(); got != path || err != nil {
 		t.Errorf("in PATH: %q, %v", got, err)
@@ -140,7 +142,7 @@ func TestTheProgramIsFoundOutsideOfPATHToo(t *testing.T) {
 	if _, err := (&Program{}).Run(t.Context(), "-L"); !errors.Is(err, ErrNotInstalled) {
 		t.Errorf("nowhere: %v", err)
 	}
-	Folders = []string{"/nowhere", filepath.Dir(path)}
+	nvidia.ProgramFolders = []string{"/nowhere", filepath.Dir(path)}
 	if got, err := (&Program{}).find(); got != path || err != nil {
 		t.Errorf("in a usual place: %q, %v", got, err)
 	}
