@@ -3,6 +3,8 @@
 package nvml
 
 import (
+	"cmp"
+
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/muster-dev/muster/plugins/gpu"
@@ -13,40 +15,42 @@ type device struct {
 	nvml.Device // nil: there is no handle
 	probe       *probe
 	card        gpu.GPU
-	ports       []port // of NVLink
+	ports       map[port]int // of NVLink
 }
 
 // open gets the handle of a GPU by nvmlDeviceGetHandleByIndex, whose indices are those of
 // nvidia-smi, and reads what it is.
 func (r *probe) open(index int) *device {
-	d := &device{probe: r, card: gpu.GPU{Index: index, State: gpu.StateOK, Why: map[string]string{}}}
+	d := &device{probe: r, ports: map[port]int{}, card: gpu.GPU{Index: index, State: gpu.StateOK, Why: map[string]string{}}}
 	handle, ret := r.lib.DeviceGetHandleByIndex(index)
 	if ret != nvml.SUCCESS {
 		d.unopened(ret)
 		return d
 	}
 	d.Device = handle
-	if uuid := ask(d, "uuid", "nvmlDeviceGetUUID", d.GetUUID); uuid != nil {
-		d.card.UUID = *uuid
-	}
-	if name := ask(d, "name", "nvmlDeviceGetName", d.GetName); name != nil {
-		d.card.Name = *name
-	}
+	d.card.UUID = orEmpty(ask(d, "uuid", "nvmlDeviceGetUUID", d.GetUUID))
+	d.card.Name = orEmpty(ask(d, "name", "nvmlDeviceGetName", d.GetName))
 	if pci := ask(d, "pci", "nvmlDeviceGetPciInfo", d.GetPciInfo); pci != nil {
 		d.card.PCI = address(*pci)
 	}
 	return d
 }
 
-// unopened gives a state to a GPU without a handle. "Unknown Error" instead of one is what
-// a GPU that has fallen off the bus amounts to (Xid 79).
+func orEmpty(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// states of a GPU that a return code means.
+var states = map[nvml.Return]string{nvml.ERROR_GPU_IS_LOST: gpu.StateLost, nvml.ERROR_RESET_REQUIRED: gpu.StateNeedsReset}
+
+// unopened gives a state to a GPU without a handle; "Unknown Error" is one off the bus (Xid 79).
 func (d *device) unopened(ret nvml.Return) {
-	state := gpu.StateUnknown
-	switch ret {
-	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_UNKNOWN:
+	state := cmp.Or(states[ret], gpu.StateUnknown)
+	if ret == nvml.ERROR_UNKNOWN {
 		state = gpu.StateLost
-	case nvml.ERROR_RESET_REQUIRED:
-		state = gpu.StateNeedsReset
 	}
 	d.state(state, d.probe.reason("nvmlDeviceGetHandleByIndex", ret))
 }
@@ -54,35 +58,26 @@ func (d *device) unopened(ret nvml.Return) {
 // state sets a state with its reason; that a GPU is lost outweighs all.
 func (d *device) state(state, reason string) {
 	if d.card.State != gpu.StateLost {
-		d.card.State = state
-		d.card.Why["state"] = reason
+		d.card.State, d.card.Why["state"] = state, reason
 	}
 }
 
 // ask is get for a value of the GPU.
 func ask[T any](d *device, name, symbol string, call func() (T, nvml.Return)) *T {
-	last := nvml.ERROR_FUNCTION_NOT_FOUND
-	value := get(d.probe, d.card.Why, name, symbol, func() (T, nvml.Return) {
-		value, ret := call()
-		last = ret
-		return value, ret
-	})
-	d.failed(name, last)
+	value := get(d.probe, d.card.Why, name, symbol, call)
+	d.failed(name, d.probe.last)
 	return value
 }
 
 // failed takes from a return code what it says of the GPU as a whole. "Unknown error" is
 // one of its state only where every GPU tells a value.
 func (d *device) failed(name string, ret nvml.Return) {
-	switch ret {
-	case nvml.ERROR_GPU_IS_LOST:
-		d.state(gpu.StateLost, d.probe.reason("", ret))
-	case nvml.ERROR_RESET_REQUIRED:
-		d.state(gpu.StateNeedsReset, d.probe.reason("", ret))
-	case nvml.ERROR_UNKNOWN:
-		if (name == "uuid" || name == "memory.total") && d.card.State == gpu.StateOK {
-			d.state(gpu.StateUnknown, d.probe.reason("", ret))
-		}
+	state := states[ret]
+	if ret == nvml.ERROR_UNKNOWN && (name == "uuid" || name == "memory.total") && d.card.State == gpu.StateOK {
+		state = gpu.StateUnknown
+	}
+	if state != "" {
+		d.state(state, d.probe.reason("", ret))
 	}
 }
 
@@ -107,18 +102,10 @@ func (d *device) read() {
 // finish gives a reason to all that is still nil without one, and takes away the reasons
 // of values that are there by another way.
 func (d *device) finish() {
-	if d.card.UUID != "" {
-		delete(d.card.Why, "uuid")
+	for name, value := range map[string]string{"uuid": d.card.UUID, "pci": d.card.PCI, "name": d.card.Name} {
+		if value != "" {
+			delete(d.card.Why, name)
+		}
 	}
-	if d.card.PCI != "" {
-		delete(d.card.Why, "pci")
-	}
-	if d.card.Name != "" {
-		delete(d.card.Why, "name")
-	}
-	reason := d.card.Why["state"]
-	if reason == "" {
-		reason = "NVML does not tell it"
-	}
-	d.card.Explain(reason)
+	d.card.Explain(cmp.Or(d.card.Why["state"], "NVML does not tell it"))
 }

@@ -1,22 +1,12 @@
-// Package nvml looks at NVIDIA GPUs by NVML, the library behind nvidia-smi, through
-// NVIDIA's go-nvml. It needs cgo and Linux; elsewhere the package is empty. It tells the
-// same values as package nvidiasmi. It opens no CUDA context, starts no goroutine and
-// knows nothing of jobs; CPUs and NUMA nodes of a GPU are not taken from NVML.
+// Package nvml probes NVIDIA GPUs by NVML, the library behind nvidia-smi, through NVIDIA's
+// go-nvml. It needs cgo and Linux; elsewhere the package is empty. It reports the same values as
+// package nvidiasmi. It opens no CUDA context and starts no goroutine.
 //
-// A probe initialises NVML, reads and shuts it down. One that stayed initialised would
-// hold the devices open, so that the driver could be neither updated nor a GPU reset, and
-// would see the GPUs that were there at its start: one that came back, or another MIG
-// layout, shows after nvmlInit only. The price is what every nvidia-smi pays: without
-// persistence mode and without another client the driver wakes the GPUs first, which
-// takes seconds.
+// A probe initialises NVML, reads and shuts it down: staying initialised would hold the devices
+// open, so that neither the driver could be updated nor a GPU reset, and would show the GPUs and
+// MIG layout of its start. Samples and watches are for while programs hold the GPUs anyway, and
+// keep NVML initialised; a Prober that watches is best used for nothing else.
 //
-// Samples are for while programs hold the GPUs anyway: the first one initialises NVML and
-// leaves it so until the process ends, because starting it anew each second would cost more
-// than all that is read.
-//
-// A watch for events keeps NVML initialised for as long as it lasts, and holds the devices
-// open with it; a Prober that watches is best asked for nothing else.
-//
-// A call of NVML may hang in the driver, and nothing in the process can end it. Whoever
-// probes does so in a process of its own and kills that.
+// A call of NVML may hang in the driver, and nothing in the process can end it: use a process of
+// its own and kill that.
 package nvml

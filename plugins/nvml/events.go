@@ -3,9 +3,12 @@
 package nvml
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -21,8 +24,8 @@ var kindOf = map[uint64]string{
 	nvml.EventTypeDoubleBitEccError: gpu.EventDoubleBit,
 }
 
-// mostEvents is how many events are told at once; more come with the next call.
-const mostEvents = 256
+// maxEvents is how many events are told at once; more come with the next call.
+const maxEvents = 256
 
 // watch is an event set that listens to GPUs. NVML stays initialised while there is one.
 type watch struct {
@@ -34,84 +37,58 @@ type watch struct {
 
 var _ gpu.EventWatcher = (*Prober)(nil)
 
-// WatchEvents makes an event set (nvmlEventSetCreate) and has all GPUs report to it
-// (nvmlDeviceRegisterEvents); from the second call on it waits for what they report
-// (nvmlEventSetWait_v2, or of drivers before 450 nvmlEventSetWait, which tells no MIG
-// instance). A GPU that is lost meanwhile is told as an event, once.
+// WatchEvents first makes an event set that all GPUs report to, and then waits for events with
+// nvmlEventSetWait_v2, or before driver 450 nvmlEventSetWait, which has no MIG instances. A GPU
+// that is lost meanwhile is reported once.
 func (p *Prober) WatchEvents(ctx context.Context, wait time.Duration) (*gpu.Events, error) {
-	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := p.takeTurn(ctx); err != nil {
+		return nil, err
 	}
-	if p.watch == nil {
-		err := p.beginWatch()
-		if err != nil {
+	defer p.endTurn()
+	found := []gpu.Event{}
+	if p.watch != nil {
+		var err error
+		if found, err = p.receive(ctx, wait); err != nil {
+			p.watch.set.Free()
+			p.watch = nil
+			p.lib.Shutdown()
 			return nil, err
 		}
-		return &gpu.Events{Events: []gpu.Event{}, Unsupported: p.watch.unsupported}, nil
-	}
-	found, err := p.hear(ctx, wait)
-	if err != nil {
-		p.endWatch()
+	} else if err := p.beginWatch(); err != nil {
 		return nil, err
 	}
 	return &gpu.Events{Events: found, Unsupported: p.watch.unsupported}, nil
 }
 
-func (p *Prober) beginWatch() error {
-	if p.lib == nil {
-		lib, err := load(p.path)
-		if err != nil {
-			return err
-		}
-		p.lib = lib
-	}
-	if ret := p.lib.Init(); ret != nvml.SUCCESS {
-		return initError(ret)
-	}
-	w, err := p.listen(nil)
-	if err != nil {
-		p.lib.Shutdown()
+func (p *Prober) beginWatch() (err error) {
+	if err := p.start(); err != nil {
 		return err
 	}
-	p.watch = w
-	return nil
-}
-
-func (p *Prober) endWatch() {
-	if p.watch != nil {
-		p.watch.set.Free()
-		p.watch = nil
+	if p.watch, err = p.listen(nil); err != nil {
 		p.lib.Shutdown()
 	}
+	return err
 }
 
 // listen makes an event set for all GPUs but those that are known to be lost, by UUID or
 // PCI address.
 func (p *Prober) listen(lost map[string]string) (*watch, error) {
-	r := &probe{lib: p.lib, names: map[int]string{}, all: &gpu.Inventory{Why: map[string]string{}}}
+	r := p.newProbe()
 	r.versions()
 	for _, needed := range [][]string{{"nvmlEventSetCreate"}, {"nvmlDeviceRegisterEvents"}, {"nvmlEventSetWait_v2", "nvmlEventSetWait"}} {
 		if !r.has(needed...) {
 			return nil, errors.New(r.reason(needed[0], nvml.ERROR_FUNCTION_NOT_FOUND))
 		}
 	}
-	count, ret := p.lib.DeviceGetCount()
-	if ret != nvml.SUCCESS {
-		return nil, fmt.Errorf("count the GPUs (NVML: %q)", ret.Error())
+	devices, err := p.open(r)
+	if err != nil {
+		return nil, err
 	}
 	set, ret := p.lib.EventSetCreate()
 	if ret != nvml.SUCCESS {
 		return nil, fmt.Errorf("make a set of events (NVML: %q)", ret.Error())
 	}
 	w := &watch{set: set, probe: r, unsupported: map[string]string{}}
-	devices := make([]*device, count)
-	for i := range devices {
-		devices[i] = r.open(i)
-	}
-	p.identify(r, devices)
 	why := "there is no GPU"
 	for _, d := range devices {
 		reason := lost[d.name()]
@@ -131,23 +108,18 @@ func (p *Prober) listen(lost map[string]string) (*watch, error) {
 }
 
 // name is what tells a GPU from others.
-func (d *device) name() string {
-	if d.card.UUID != "" {
-		return d.card.UUID
-	}
-	return d.card.PCI
-}
+func (d *device) name() string { return cmp.Or(d.card.UUID, d.card.PCI) }
 
 // add listens to a GPU. The reason is why that cannot be.
 func (w *watch) add(d *device) (reason string) {
 	if !d.alive() {
 		return d.card.Why["state"]
 	}
-	var wanted uint64
 	supported := ask(d, "events", "nvmlDeviceGetSupportedEventTypes", d.GetSupportedEventTypes)
 	if supported == nil {
 		return d.card.Why["events"]
 	}
+	var wanted uint64
 	for kind := range kindOf {
 		wanted |= kind & *supported
 	}
@@ -161,11 +133,11 @@ func (w *watch) add(d *device) (reason string) {
 	return ""
 }
 
-// hear waits for the first event and takes all that are there then.
-func (p *Prober) hear(ctx context.Context, wait time.Duration) ([]gpu.Event, error) {
+// receive waits for the first event and takes all that are there then.
+func (p *Prober) receive(ctx context.Context, wait time.Duration) ([]gpu.Event, error) {
 	found := []gpu.Event{}
 	end := time.Now().Add(wait)
-	for len(found) < mostEvents {
+	for len(found) < maxEvents {
 		left := max(time.Until(end), 0) // nothing breaks a wait in the library off
 		if len(found) > 0 {
 			left = 0
@@ -196,10 +168,8 @@ func (p *Prober) hear(ctx context.Context, wait time.Duration) ([]gpu.Event, err
 func (w *watch) event(data nvml.EventData) (e gpu.Event, known bool) {
 	e.Kind, known = kindOf[data.EventType]
 	e.At = bootSeconds()
-	for _, d := range w.gpus {
-		if d.Device == data.Device {
-			e.UUID, e.PCI = d.card.UUID, d.card.PCI
-		}
+	if at := slices.IndexFunc(w.gpus, func(d *device) bool { return d.Device == data.Device }); at >= 0 {
+		e.UUID, e.PCI = w.gpus[at].card.UUID, w.gpus[at].card.PCI
 	}
 	if e.UUID == "" && e.PCI == "" && data.Device != nil {
 		e.UUID, _ = data.Device.GetUUID()
@@ -207,18 +177,14 @@ func (w *watch) event(data nvml.EventData) (e gpu.Event, known bool) {
 	if e.Kind == gpu.EventXid {
 		e.Xid = int(data.EventData)
 	}
-	if data.GpuInstanceId != noInstance && w.probe.has("nvmlEventSetWait_v2") {
-		e.GI = new(int(data.GpuInstanceId))
-	}
-	if data.ComputeInstanceId != noInstance && e.GI != nil {
-		e.CI = new(int(data.ComputeInstanceId))
+	if w.probe.has("nvmlEventSetWait_v2") {
+		e.GI, e.CI = instanceID(data.GpuInstanceId), instanceID(data.ComputeInstanceId)
 	}
 	return e, known
 }
 
-// takeOutLost finds out which GPUs do not answer, and goes on to listen to the others: a
-// set with a lost one in it says so again and again. Where no other is left, or none is
-// found to be lost, the watch is over.
+// takeOutLost finds the GPUs that do not answer, and watches the others: a set with a lost one
+// reports that over and over. If no other is left, or none is lost, the watch is over.
 func (p *Prober) takeOutLost() (events []gpu.Event, err error) {
 	lost := map[string]string{}
 	for _, d := range p.watch.gpus {
@@ -229,15 +195,13 @@ func (p *Prober) takeOutLost() (events []gpu.Event, err error) {
 			events = append(events, gpu.Event{Kind: gpu.EventLost, UUID: d.card.UUID, PCI: d.card.PCI, Text: d.card.Why["state"], At: bootSeconds()})
 		}
 	}
-	if len(p.watch.gpus) == 0 {
+	switch {
+	case len(p.watch.gpus) == 0:
 		return nil, errors.New("no GPU is left that answers")
-	}
-	if len(lost) == 0 {
+	case len(lost) == 0:
 		return nil, errors.New("NVML says that a GPU is lost, and all of them answer")
 	}
-	for name, reason := range p.watch.unsupported {
-		lost[name] = reason
-	}
+	maps.Copy(lost, p.watch.unsupported)
 	w, err := p.listen(lost)
 	if err != nil {
 		p.watch.gpus, p.watch.unsupported = nil, lost

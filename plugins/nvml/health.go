@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // readECC reads whether ECC is on, and the counts of uncorrected errors.
@@ -22,7 +23,7 @@ func (d *device) readECC() {
 	ecc.SRAMVolatile = d.sramUncorrected()
 }
 
-// uncorrected is the sum over all memories of the GPU.
+// uncorrected is the sum over all memories.
 func (d *device) uncorrected(name string, since nvml.EccCounterType) *uint64 {
 	return ask(d, name, "nvmlDeviceGetTotalEccErrors", func() (uint64, nvml.Return) {
 		return d.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, since)
@@ -33,8 +34,7 @@ func (d *device) uncorrected(name string, since nvml.EccCounterType) *uint64 {
 // and in one before.
 func (d *device) sramUncorrected() *uint64 {
 	const name = "ecc.sram_volatile_uncorrected"
-	status := ask(d, name, "nvmlDeviceGetSramEccErrorStatus", d.GetSramEccErrorStatus)
-	if status != nil {
+	if status := ask(d, name, "nvmlDeviceGetSramEccErrorStatus", d.GetSramEccErrorStatus); status != nil {
 		return new(status.VolatileUncParity + status.VolatileUncSecDed)
 	}
 	if !d.alive() {
@@ -45,25 +45,18 @@ func (d *device) sramUncorrected() *uint64 {
 	})
 }
 
-// rows are the answers of nvmlDeviceGetRemappedRows.
-type rows struct {
-	correctable, uncorrectable int
-	pending, failed            bool
-}
-
 func (d *device) readRemapped() {
-	rows := ask(d, "remapped.correctable", "nvmlDeviceGetRemappedRows", func() (r rows, ret nvml.Return) {
-		r.correctable, r.uncorrectable, r.pending, r.failed, ret = d.GetRemappedRows()
-		return r, ret
+	rows := ask(d, "remapped.correctable", "nvmlDeviceGetRemappedRows", func() (r gpu.Remapped, ret nvml.Return) {
+		correctable, uncorrectable, pending, failed, ret := d.GetRemappedRows()
+		return gpu.Remapped{Correctable: &correctable, Uncorrectable: &uncorrectable, Pending: &pending, Failed: &failed}, ret
 	})
-	if rows == nil {
-		for _, name := range []string{"remapped.uncorrectable", "remapped.pending", "remapped.failed"} {
-			d.card.Why[name] = d.card.Why["remapped.correctable"]
-		}
+	if rows != nil {
+		d.card.Remapped = *rows
 		return
 	}
-	to := &d.card.Remapped
-	to.Correctable, to.Uncorrectable, to.Pending, to.Failed = &rows.correctable, &rows.uncorrectable, &rows.pending, &rows.failed
+	for _, name := range []string{"remapped.uncorrectable", "remapped.pending", "remapped.failed"} {
+		d.card.Why[name] = d.card.Why["remapped.correctable"]
+	}
 }
 
 func (d *device) readRetired() {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"golang.org/x/sys/unix"
 
 	"github.com/muster-dev/muster/plugins/gpu"
 )
@@ -20,25 +21,19 @@ type identity struct{ uuid, pci, name string }
 
 // address is an nvmlPciInfo_t in sysfs form, empty where it holds no address.
 func address(pci nvml.PciInfo) string {
-	for _, text := range []string{characters(pci.BusId[:]), characters(pci.BusIdLegacy[:])} {
-		if written, is := gpu.SysfsPCI(text); is {
-			return written
-		}
-	}
-	written, _ := gpu.SysfsPCI(fmt.Sprintf("%x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device))
-	return written
+	found, _ := gpu.SysfsPCI(characters(pci.BusId[:]))
+	legacy, _ := gpu.SysfsPCI(characters(pci.BusIdLegacy[:]))
+	numbers, _ := gpu.SysfsPCI(fmt.Sprintf("%x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device))
+	return cmp.Or(found, legacy, numbers)
 }
 
 // characters is a C string.
 func characters(array []int8) string {
-	text := make([]byte, 0, len(array))
-	for _, c := range array {
-		if c == 0 {
-			break
-		}
-		text = append(text, byte(c))
+	text := make([]byte, len(array))
+	for i, c := range array {
+		text[i] = byte(c)
 	}
-	return string(text)
+	return unix.ByteSliceToString(text)
 }
 
 // identify says what the GPUs are that NVML does not tell of, from the driver's folder and
@@ -49,10 +44,10 @@ func (p *Prober) identify(r *probe, devices []*device) {
 	for i := range listed {
 		here[listed[i].pci] = &listed[i]
 	}
+	var without []*device
 	for _, d := range devices {
 		delete(here, d.card.PCI)
 	}
-	var without []*device
 	for i, d := range devices {
 		before := len(p.known) == len(devices) && d.card.PCI == "" && d.card.UUID == ""
 		if before && p.known[i].pci != "" && (len(listed) == 0 || here[p.known[i].pci] != nil) {

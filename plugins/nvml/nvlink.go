@@ -19,7 +19,7 @@ type port struct {
 // readNVLinks reads nvmlDeviceGetNvLinkState of each port, and where the active ones lead.
 // In MIG mode nobody reaches another GPU by them, whatever they say.
 func (d *device) readNVLinks() {
-	if on := d.card.MIG.Enabled; on != nil && *on {
+	if gpu.IsTrue(d.card.MIG.Enabled) {
 		d.card.Why["nvlinks"] = "MIG mode hides the NVLinks"
 		return
 	}
@@ -60,27 +60,21 @@ func (d *device) follow(link int) {
 		return d.GetNvLinkRemoteDeviceType(link)
 	})
 	if kind != nil && *kind == nvml.NVLINK_DEVICE_TYPE_SWITCH {
-		d.ports = append(d.ports, port{nvswitch: true})
+		d.ports[port{nvswitch: true}]++
 		return
 	}
-	symbol := "nvmlDeviceGetNvLinkRemotePciInfo_v2"
-	if !r.has(symbol) {
-		symbol = "nvmlDeviceGetNvLinkRemotePciInfo"
-	}
-	peer := get(r, why, "", symbol, func() (nvml.PciInfo, nvml.Return) { return d.GetNvLinkRemotePciInfo(link) })
+	peer := get(r, why, "", "nvmlDeviceGetNvLinkRemotePciInfo_v2", func() (nvml.PciInfo, nvml.Return) { return d.GetNvLinkRemotePciInfo(link) })
 	if peer != nil && address(*peer) != "" {
-		d.ports = append(d.ports, port{peer: address(*peer)})
+		d.ports[port{peer: address(*peer)}]++
 	}
 }
 
 // links is the matrix of the ways between the GPUs. Those to a lost one are unknown.
 func (r *probe) links(devices []*device) [][]gpu.Link {
 	links := make([][]gpu.Link, len(devices))
-	for i := range links {
+	for i, a := range devices {
 		links[i] = make([]gpu.Link, len(devices))
 		links[i][i] = "X"
-	}
-	for i, a := range devices {
 		for j, b := range devices[:i] {
 			if a.alive() && b.alive() {
 				links[i][j] = r.link(a, b)
@@ -94,22 +88,12 @@ func (r *probe) links(devices []*device) [][]gpu.Link {
 // link is the way between two GPUs: NVLinks from one to the other, and those that both
 // have to switches; without any, how far they are on PCIe.
 func (r *probe) link(a, b *device) gpu.Link {
-	direct := max(a.count(port{peer: b.card.PCI}), b.count(port{peer: a.card.PCI}))
-	switched := min(a.count(port{nvswitch: true}), b.count(port{nvswitch: true}))
+	direct := max(a.ports[port{peer: b.card.PCI}], b.ports[port{peer: a.card.PCI}])
+	switched := min(a.ports[port{nvswitch: true}], b.ports[port{nvswitch: true}])
 	if n := direct + switched; n > 0 {
 		return gpu.Link("NV" + strconv.Itoa(n))
 	}
 	return r.pcie(a, b)
-}
-
-func (d *device) count(p port) int {
-	n := 0
-	for _, has := range d.ports {
-		if has == p {
-			n++
-		}
-	}
-	return n
 }
 
 // levels are the names of nvidia-smi topo for nvmlGpuTopologyLevel_t. Two GPUs of one

@@ -85,20 +85,17 @@ func (p *Prober) start() error {
 	return nil
 }
 
-// initWords say what a failure of nvmlInit means and what to do. Other codes have no
-// words but NVML's own.
-var initWords = map[nvml.Return]string{
-	nvml.ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded in the kernel: install it, or load it with modprobe nvidia",
-	// Once loaded the library stays in the process, so one that was there before an
-	// update sees the mismatch even when all is well again.
+// initFailures explain why nvmlInit failed and what to do.
+var initFailures = map[nvml.Return]string{
+	nvml.ERROR_DRIVER_NOT_LOADED:       "the NVIDIA driver is not loaded in the kernel: install it, or load it with modprobe nvidia",
 	nvml.ERROR_LIB_RM_VERSION_MISMATCH: "driver in the kernel and its library are of different versions, as after an update: reboot, or reload the kernel module; a process that began before the update must be started again",
 	nvml.ERROR_NO_PERMISSION:           "this user may not open the NVIDIA devices: see the owner and mode of /dev/nvidia*",
 	nvml.ERROR_UNKNOWN:                 "the NVIDIA library cannot start for a reason unknown to it: in a container the device rules of its cgroup are lost (restart the container), elsewhere reboot",
 }
 
 func initError(ret nvml.Return) error {
-	if words := initWords[ret]; words != "" {
-		return fmt.Errorf("%s (NVML: %q)", words, ret.Error())
+	if text := initFailures[ret]; text != "" {
+		return fmt.Errorf("%s (NVML: %q)", text, ret.Error())
 	}
 	return fmt.Errorf("the NVIDIA library does not start (NVML: %q)", ret.Error())
 }
@@ -109,6 +106,7 @@ type probe struct {
 	all    *gpu.Inventory
 	driver string         // version, for reasons
 	names  map[int]string // of processes
+	last   nvml.Return    // of the last call by get
 }
 
 func (p *Prober) newProbe() *probe {
@@ -119,18 +117,10 @@ func (p *Prober) newProbe() *probe {
 func (p *Prober) read(ctx context.Context) (*gpu.Inventory, error) {
 	r := p.newProbe()
 	r.versions()
-	count, ret := p.lib.DeviceGetCount()
-	if ret != nvml.SUCCESS {
-		return nil, fmt.Errorf("count the GPUs (NVML: %q)", ret.Error())
+	devices, err := p.open(r)
+	if err != nil {
+		return nil, err
 	}
-	devices := make([]*device, count)
-	for i := range devices {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		devices[i] = r.open(i)
-	}
-	p.identify(r, devices)
 	for _, d := range devices {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -142,29 +132,38 @@ func (p *Prober) read(ctx context.Context) (*gpu.Inventory, error) {
 		d.finish()
 		r.all.GPUs = append(r.all.GPUs, d.card)
 	}
-	if count == 0 {
+	if len(devices) == 0 {
 		r.note("the driver runs and finds no GPU")
 	}
 	r.all.Explain("NVML does not tell it")
 	return r.all, nil
 }
 
+// open gets the handles of all GPUs, and finds out which they are.
+func (p *Prober) open(r *probe) ([]*device, error) {
+	count, ret := p.lib.DeviceGetCount()
+	if ret != nvml.SUCCESS {
+		return nil, fmt.Errorf("count the GPUs (NVML: %q)", ret.Error())
+	}
+	devices := make([]*device, count)
+	for i := range devices {
+		devices[i] = r.open(i)
+	}
+	p.identify(r, devices)
+	return devices, nil
+}
+
 func (r *probe) note(format string, args ...any) {
 	r.all.Notes = append(r.all.Notes, fmt.Sprintf(format, args...))
 }
 
-// versions reads nvmlSystemGetDriverVersion and nvmlSystemGetCudaDriverVersion: of its two
-// versions the second says so when there is no libcuda, where the first makes up a number.
+// versions reads nvmlSystemGetDriverVersion and nvmlSystemGetCudaDriverVersion_v2, which fails
+// where there is no libcuda; the first version of it makes up a number there.
 func (r *probe) versions() {
 	r.all.Driver = get(r, r.all.Why, "driver", "nvmlSystemGetDriverVersion", r.lib.SystemGetDriverVersion)
-	if r.all.Driver != nil {
-		r.driver = *r.all.Driver
-	}
-	number := get(r, r.all.Why, "cuda", "nvmlSystemGetCudaDriverVersion_v2", r.lib.SystemGetCudaDriverVersion_v2)
-	if number == nil && !r.has("nvmlSystemGetCudaDriverVersion_v2") {
-		number = get(r, r.all.Why, "cuda", "nvmlSystemGetCudaDriverVersion", r.lib.SystemGetCudaDriverVersion)
-	}
-	if number != nil { // 12040 is 12.4
+	r.driver = orEmpty(r.all.Driver)
+	const symbol = "nvmlSystemGetCudaDriverVersion_v2"
+	if number := get(r, r.all.Why, "cuda", symbol, r.lib.SystemGetCudaDriverVersion_v2); number != nil { // 12040 is 12.4
 		r.all.CUDA = new(fmt.Sprintf("%d.%d", *number/1000, *number%1000/10))
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/muster-dev/muster/plugins/gpu"
+	"github.com/muster-dev/muster/plugins/nvidia"
 )
 
 func TestADGXIsReadWhole(t *testing.T) {
@@ -139,7 +140,7 @@ func TestWithoutALibraryTheErrorSaysWhereItWasLookedFor(t *testing.T) {
 }
 
 func TestALibraryThatDoesNotLoadIsNotCalledMissing(t *testing.T) {
-	file := filepath.Join(t.TempDir(), Library)
+	file := filepath.Join(t.TempDir(), nvidia.Library)
 	if err := os.WriteFile(file, []byte("no library"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -147,9 +148,9 @@ func TestALibraryThatDoesNotLoadIsNotCalledMissing(t *testing.T) {
 	if failure.open(file, "there") != nil || len(failure.Refused) != 1 || len(failure.Looked) != 0 {
 		t.Errorf("%+v", failure)
 	}
-	failure.open("/nowhere/"+Library, "/nowhere")
+	failure.open("/nowhere/"+nvidia.Library, "/nowhere")
 	text := failure.Error()
-	if !strings.HasPrefix(text, "cannot load "+Library) || !strings.Contains(text, "also looked in /nowhere") {
+	if !strings.HasPrefix(text, "cannot load "+nvidia.Library) || !strings.Contains(text, "also looked in /nowhere") {
 		t.Error(text)
 	}
 	if _, err := Open(file).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), file) {

@@ -15,12 +15,9 @@ import (
 // notAvailable is NVML_VALUE_NOT_AVAILABLE as an unsigned number, of memory, and of the
 // ids of instances outside MIG mode.
 const (
-	notAvailable   = math.MaxUint64
-	noInstance     = math.MaxUint32
-	processMemory  = "processes.memory"
-	listProcesses  = "nvmlDeviceGetComputeRunningProcesses"
-	listGraphics   = "nvmlDeviceGetGraphicsRunningProcesses"
-	listMPSClients = "nvmlDeviceGetMPSComputeRunningProcesses"
+	notAvailable  = math.MaxUint64
+	noInstance    = math.MaxUint32
+	processMemory = "processes.memory"
 )
 
 // holder is where a process holds memory: it may be on several MIG devices.
@@ -45,21 +42,13 @@ func (d *device) readProcesses() {
 		d.card.Processes = append(d.card.Processes, *process)
 	}
 	slices.SortFunc(d.card.Processes, func(a, b gpu.Process) int {
-		return cmp.Or(cmp.Compare(id(a.GI), id(b.GI)), cmp.Compare(id(a.CI), id(b.CI)), cmp.Compare(a.PID, b.PID))
+		return cmp.Or(cmp.Compare(gpu.OrZero(a.GI), gpu.OrZero(b.GI)), cmp.Compare(gpu.OrZero(a.CI), gpu.OrZero(b.CI)), a.PID-b.PID)
 	})
-}
-
-func id(instance *int) int {
-	if instance == nil {
-		return -1
-	}
-	return *instance
 }
 
 // takeInstances asks the MIG devices; false: there are none, or one does not tell.
 func (g *gathering) takeInstances() bool {
-	enabled := g.d.card.MIG.Enabled
-	if enabled == nil || !*enabled || len(g.d.card.MIG.Instances) == 0 {
+	if !gpu.IsTrue(g.d.card.MIG.Enabled) || len(g.d.card.MIG.Instances) == 0 {
 		return false
 	}
 	for i := range g.d.card.MIG.Instances {
@@ -80,13 +69,13 @@ func (g *gathering) take(from nvml.Device, instance *gpu.MIGInstance) bool {
 		symbol, kind string
 		call         func() ([]nvml.ProcessInfo, nvml.Return)
 	}{
-		{listProcesses, "compute", from.GetComputeRunningProcesses},
-		{listGraphics, "graphics", from.GetGraphicsRunningProcesses},
-		{listMPSClients, "mps", from.GetMPSComputeRunningProcesses},
+		{"nvmlDeviceGetComputeRunningProcesses", "compute", from.GetComputeRunningProcesses},
+		{"nvmlDeviceGetGraphicsRunningProcesses", "graphics", from.GetGraphicsRunningProcesses},
+		{"nvmlDeviceGetMPSComputeRunningProcesses", "mps", from.GetMPSComputeRunningProcesses},
 	} {
 		ret := nvml.ERROR_FUNCTION_NOT_FOUND
 		var infos []nvml.ProcessInfo
-		if g.d.probe.has(anyVersion(list.symbol)...) {
+		if g.d.probe.has(list.symbol+"_v3", list.symbol+"_v2", list.symbol) {
 			infos, ret = list.call()
 		}
 		g.d.failed("processes", ret)

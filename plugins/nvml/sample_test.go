@@ -42,7 +42,7 @@ func TestSamplesInitialiseNVMLOnceAndAProbeBesideThemLeavesItSo(t *testing.T) {
 	for range 3 {
 		got := sampled(t, p)
 		same(t, "GPU 0", show(got.GPUs[0].Utilization.GPU)+" "+show(got.GPUs[0].Utilization.Memory), "97 41")
-		same(t, "GPU 1", got.GPUs[1].Why["utilization.card"], "not supported by this GPU")
+		same(t, "GPU 1", got.GPUs[1].Why["utilization.gpu"], "not supported by this GPU")
 		same(t, "UUID", got.GPUs[1].UUID, "GPU-1")
 	}
 	same(t, "inits and shutdowns", []int{m.inits, m.downs}, "[1 0]")

@@ -112,22 +112,18 @@ type fabric struct {
 	status nvml.Return // of a completed one
 }
 
-func (d *device) fabric() (fabric, nvml.Return) {
-	info, ret := d.GetGpuFabricInfoV().V2()
-	return fabric{info.State, nvml.Return(info.Status)}, ret
-}
-
-func (d *device) oldFabric() (fabric, nvml.Return) {
-	info, ret := d.GetGpuFabricInfo()
-	return fabric{info.State, nvml.Return(info.Status)}, ret
-}
-
 // readFabric reads the state of the registration with the fabric manager. Completed alone
 // does not say how.
 func (d *device) readFabric() {
-	symbol, call := "nvmlDeviceGetGpuFabricInfoV", d.fabric
+	symbol, call := "nvmlDeviceGetGpuFabricInfoV", func() (fabric, nvml.Return) {
+		info, ret := d.GetGpuFabricInfoV().V2()
+		return fabric{info.State, nvml.Return(info.Status)}, ret
+	}
 	if !d.probe.has(symbol) {
-		symbol, call = "nvmlDeviceGetGpuFabricInfo", d.oldFabric
+		symbol, call = "nvmlDeviceGetGpuFabricInfo", func() (fabric, nvml.Return) {
+			info, ret := d.GetGpuFabricInfo()
+			return fabric{info.State, nvml.Return(info.Status)}, ret
+		}
 	}
 	info := ask(d, "fabric", symbol, call)
 	switch {
@@ -135,8 +131,7 @@ func (d *device) readFabric() {
 	case info.state == nvml.GPU_FABRIC_STATE_NOT_SUPPORTED:
 		d.card.Why["fabric"] = "not supported by this GPU"
 	case info.state == nvml.GPU_FABRIC_STATE_COMPLETED && info.status != nvml.SUCCESS:
-		d.card.Why["fabric"] = d.probe.reason("", info.status)
-		d.card.Fabric = new("failed")
+		d.card.Fabric, d.card.Why["fabric"] = new("failed"), d.probe.reason("", info.status)
 	default:
 		d.card.Fabric = d.word("fabric", fabricStates[info.state], int(info.state))
 	}
