@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/muster-dev/muster/launcher/hostfs"
 )
 
 // sessionVariables belong to the login or the shell that started the agent, not to the host, and would mislead a
@@ -59,26 +61,19 @@ func Layered(layers ...map[string]string) []string {
 // LookPath finds a program as a shell would: in the PATH of env, relative to workdir.
 func LookPath(program string, env []string, workdir string) (string, error) {
 	if strings.Contains(program, "/") {
-		if !filepath.IsAbs(program) {
-			program = filepath.Join(workdir, program)
-		}
+		program = hostfs.Absolute(program, workdir)
 		return program, executable(program)
 	}
-	path := ""
+	folders := ""
 	for _, entry := range env {
 		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
-			path = value
+			folders = value
 		}
 	}
-	for _, dir := range filepath.SplitList(path) {
-		if !filepath.IsAbs(dir) {
-			dir = filepath.Join(workdir, dir)
-		}
-		if full := filepath.Join(dir, program); executable(full) == nil {
-			return full, nil
-		}
+	if file := hostfs.Root("").LookPath(program, folders, workdir); file != "" {
+		return file, nil
 	}
-	return "", fmt.Errorf("%w: %s in PATH=%s", exec.ErrNotFound, program, path)
+	return "", fmt.Errorf("%w: %s in PATH=%s", exec.ErrNotFound, program, folders)
 }
 
 func executable(path string) error {
