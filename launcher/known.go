@@ -1,45 +1,40 @@
 package launcher
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/muster-dev/muster/launcher/config"
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/fleet"
 	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/message"
-	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/remote"
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/samples"
+	"github.com/muster-dev/muster/launcher/session"
 )
 
-// Known is a run that was started earlier, by this launcher's notebook.
+// Known is a run that was launched from here earlier.
 type Known struct {
-	Page     history.Run
-	Connect  Connector
-	View     View
-	Notebook history.Store
+	Run      history.Run
+	Connect  fleet.Connector
+	Observer session.Observer
+	History  history.Store
 }
 
-// askWait bounds how long a host may take to tell what it knows, or the next line of it.
-const askWait = 30 * time.Second
+var _ session.Reach = (*Known)(nil)
 
-// State asks the head host where the run stands. A run whose end is known here is asked
-// for all the same when its details are wanted.
+// State asks the head host where the run stands. A run whose end is known here is asked for
+// all the same when its details are wanted.
 func (k *Known) State(ctx context.Context) (event.State, error) {
-	ctx, cancel := context.WithTimeout(ctx, askWait)
+	ctx, cancel := context.WithTimeout(ctx, fleet.AskWait)
 	defer cancel()
-	host, err := k.connect(ctx, k.Page.Hosts[0])
+	host, err := k.connect(ctx, k.Run.Head())
 	if err != nil {
 		return event.State{Name: event.Unknown, Message: err.Error()}, err
 	}
@@ -55,104 +50,51 @@ func (k *Known) State(ctx context.Context) (event.State, error) {
 	return s, nil
 }
 
-// briefly is how long somebody who only asks waits for a coordinator.
-const briefly = 5 * time.Second
+// maxQueryWait is how long a command that only asks waits for a coordinator.
+const maxQueryWait = 5 * time.Second
 
 // askCoordinator adds to a state what only the coordinator knows, or that it does not answer.
 func (k *Known) askCoordinator(ctx context.Context, host remote.Host, path string, s *event.State) {
-	c, err := dialControl(ctx, host, path)
+	c, err := session.Dial(ctx, host, path)
 	if err != nil {
 		return // it ends just now
 	}
-	defer c.close()
-	if silent := (*silentError)(nil); errors.As(c.greet(ctx, briefly), &silent) {
-		s.Name, s.Message = event.Unknown, k.mute(silent).Error()
+	defer c.Close()
+	if silent := (*session.SilentError)(nil); errors.As(c.Greet(ctx, maxQueryWait), &silent) {
+		s.Name, s.Message = event.Unknown, (&session.MuteError{Run: k.Run, Silent: silent}).Error()
 		return
 	}
 	s.Samples = samplesOf(ctx, c)
 }
 
-// muteError: a coordinator is there and answers nothing.
-type muteError struct {
-	run, head string
-	silent    *silentError
-	lease     time.Duration
+// samplesOf is how ranks use memory now; nil where the coordinator does not tell.
+func samplesOf(ctx context.Context, c *session.Client) (found *samples.Overview) {
+	_ = c.Samples(ctx, false, func(o *samples.Overview) { found = o }) // one that ends just now tells none
+	return found
 }
 
-func (e *muteError) Error() string {
-	return fmt.Sprintf("the coordinator of run %s on %s does not answer (for %v): it is stopped or hangs.\nIts keeper ends it after the lease (%v), unless the kernel waits for a disk or a driver there; without it the agents end their workers.",
-		e.run, e.head, e.silent.passed, e.lease)
-}
-
-func (k *Known) mute(silent *silentError) *muteError {
-	return &muteError{run: k.Page.ID, head: k.Page.Hosts[0].Name, silent: silent, lease: cmp.Or(k.Page.Lease, usualLease)}
-}
-
-// explained is an error of a coordinator as the user gets it.
-func (k *Known) explained(err error) error {
-	if silent := (*silentError)(nil); errors.As(err, &silent) {
-		err = k.mute(silent)
+// explain makes an error of a coordinator what the user gets.
+func (k *Known) explain(err error) error {
+	if silent := (*session.SilentError)(nil); errors.As(err, &silent) {
+		err = &session.MuteError{Run: k.Run, Silent: silent}
 	}
-	return &Failure{Exit: report.ExitUnreachable, Message: err.Error(), Err: err}
+	return &report.Error{Exit: report.ExitUnreachable, Message: err.Error(), Err: err}
 }
 
 func (k *Known) connect(ctx context.Context, h history.Host) (remote.Host, error) {
-	return k.Connect(ctx, remote.Target{Name: h.Address, User: h.User, Port: h.Port})
+	return k.Connect(ctx, targetOfRun(h))
+}
+
+func targetOfRun(h history.Host) remote.Target {
+	return remote.Target{Name: h.Address, User: h.User, Port: h.Port}
 }
 
 func (k *Known) lookup(ctx context.Context, host remote.Host) (message.Lookup, error) {
 	var found message.Lookup
-	err := ask(ctx, host, []string{"lookup", "-run", k.Page.ID}, func(line []byte) error {
+	err := fleet.Ask(ctx, host, []string{"lookup", "-run", k.Run.ID}, func(line []byte) error {
 		return json.Unmarshal(line, &found)
 	})
 	return found, err
-}
-
-// ask runs the agent's program on a host and hands each line that it prints to take. One that
-// is silent for too long is given up, with the connection: the file system may hang that it
-// reads.
-func ask(ctx context.Context, host remote.Host, args []string, take func(line []byte) error) error {
-	process, err := host.Start(ctx, remote.Launch{Program: "muster-agent", Args: args})
-	if err != nil {
-		return err
-	}
-	defer process.Close()
-	var late atomic.Bool
-	giveUp := time.AfterFunc(askWait, func() {
-		late.Store(true)
-		_ = host.Close()
-	})
-	defer giveUp.Stop()
-	stop := context.AfterFunc(ctx, func() { _ = host.Close() })
-	defer stop()
-	lines := bufio.NewReader(process.Stdout)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err != nil && ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err != nil && late.Load() {
-			return fmt.Errorf("%s: no answer for %v: perhaps a file system there hangs", host.Name(), askWait)
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		giveUp.Stop() // a pager may make take wait
-		if err == nil {
-			err = context.Cause(ctx) // whoever asked may have had enough meanwhile
-		}
-		if err == nil {
-			err = take(line)
-		}
-		giveUp.Reset(askWait)
-		if err != nil {
-			return fmt.Errorf("%s: %w", host.Name(), err)
-		}
-	}
-	if err := process.Wait(); err != nil {
-		return fmt.Errorf("%s: %w %s", host.Name(), err, process.Stderr())
-	}
-	return nil
 }
 
 // stateOf is what a head host's answer means.
@@ -167,311 +109,170 @@ func (k *Known) stateOf(found message.Lookup) event.State {
 			s.Observe(rank, told.Attempt, told.Latest)
 		}
 	}
-	switch {
+	switch head := k.Run.Head().Name; {
 	case s.Report != nil:
-		k.note(s)
+		k.remember(s)
 	case !found.Known:
-		s.Lose("nothing of it is left on " + k.Page.Hosts[0].Name)
+		s.Lose("nothing of it is left on " + head)
 	case found.Control == "":
-		s.Lose("its coordinator on " + k.Page.Hosts[0].Name + " is no more and has left no report; the agents have ended the workers within the lease")
+		s.Lose("its coordinator on " + head + " is no more and has left no report; the agents have ended the workers within the lease")
 	}
 	return s
 }
 
-// note keeps an end that was learnt.
-func (k *Known) note(s event.State) {
-	k.Page.Outcome, k.Page.Exit, k.Page.Attempt = s.Report.Outcome, s.Report.Exit, s.Attempt
-	_ = k.Notebook.Write(k.Page) // it can be learnt again
+// remember keeps an end that was learnt.
+func (k *Known) remember(s event.State) {
+	k.Run.Outcome, k.Run.Exit, k.Run.Attempt = s.Report.Outcome, s.Report.Exit, s.Attempt
+	_ = k.History.Write(k.Run) // it can be learnt again
 }
 
-// patientFor is how long a coordinator may take to answer before that is said.
-const patientFor = 2 * time.Second
+// answerPatience is how long a coordinator may take to answer before that is said.
+const answerPatience = 2 * time.Second
 
-// live is a run that is still going on, with an open control socket.
-type live struct {
-	host    remote.Host
-	control *control
-	state   event.State
-	seen    uint64 // events that state already tells of
-}
-
-// open connects to the coordinator; a run that is over is no error, but has no control.
-func (k *Known) open(ctx context.Context) (*live, error) {
-	host, err := k.connect(ctx, k.Page.Hosts[0])
+// Open connects to the coordinator; a run that is over is no error, but has no control.
+func (k *Known) Open(ctx context.Context) (*session.Live, error) {
+	host, err := k.connect(ctx, k.Run.Head())
 	if err != nil {
-		return nil, failure(report.ExitUnreachable, "%v", err)
+		return nil, report.Errorf(report.ExitUnreachable, "%v", err)
 	}
 	found, err := k.lookup(ctx, host)
 	if err != nil {
 		host.Close()
-		return nil, failure(report.ExitUnreachable, "%v", err)
+		return nil, report.Errorf(report.ExitUnreachable, "%v", err)
 	}
-	l := &live{host: host, state: k.stateOf(found), seen: uint64(len(found.Journal))}
-	if found.Control == "" || l.state.Report != nil {
+	l := &session.Live{Host: host, State: k.stateOf(found), Events: uint64(len(found.Journal))}
+	if found.Control == "" || l.State.Report != nil {
 		return l, nil
 	}
-	if l.control, err = dialControl(ctx, host, found.Control); err == nil {
-		limit := silenceIn(min(k.Page.Lease, usualLease))
-		wait := time.AfterFunc(patientFor, func() {
-			k.View.Say(fmt.Sprintf("the coordinator on %s does not answer; waiting for at most %v", k.Page.Hosts[0].Name, limit))
+	if l.Control, err = session.Dial(ctx, host, found.Control); err == nil {
+		limit := session.MaxSilence(min(k.Run.Lease, session.UsualLease))
+		wait := time.AfterFunc(answerPatience, func() {
+			k.Observer.Say(fmt.Sprintf("the coordinator on %s does not answer; waiting for at most %v", k.Run.Head().Name, limit))
 		})
-		err = l.control.greet(ctx, limit)
+		err = l.Control.Greet(ctx, limit)
 		wait.Stop()
 	}
 	if err != nil {
-		l.close()
-		return nil, k.explained(err)
+		l.Close()
+		return nil, k.explain(err)
 	}
 	return l, nil
 }
 
-// openUnlessLeft is open for a command that the user may leave meanwhile.
-func (k *Known) openUnlessLeft(ctx context.Context, wishes <-chan Wish) (l *live, err error) {
+// openUnlessLeft is Open for a command that the user may leave meanwhile.
+func (k *Known) openUnlessLeft(ctx context.Context, requests <-chan Request) (l *session.Live, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	opened := make(chan struct{})
 	go func() {
 		defer close(opened)
-		l, err = k.open(ctx)
+		l, err = k.Open(ctx)
 	}()
 	for {
 		select {
 		case <-opened:
 			return l, err
-		case wish := <-wishes:
-			if !wish.ends() && !wish.Detach {
+		case r := <-requests:
+			if !r.Ends() && !r.Detach {
 				continue
 			}
 			cancel()
 			if <-opened; err == nil {
-				l.close()
+				l.Close()
 			}
-			return nil, failure(wish.Exit, "%s; nothing was done to run %s", wish.Reason, k.Page.ID)
+			return nil, report.Errorf(r.Exit, "%s; nothing was done to run %s", r.Reason, k.Run.ID)
 		}
 	}
 }
 
-func (l *live) close() {
-	if l.control != nil {
-		l.control.close()
-	}
-	_ = l.host.Close() // nothing is left to be told
-}
-
-// hasRanks says where a set names ranks that the run does not have.
-func (k *Known) hasRanks(set config.RankSet) error {
-	if last := set.Last(); last >= k.Page.WorldSize() {
-		return failure(report.ExitUsage, "run %s has no rank %d: its ranks are 0 to %d", k.Page.ID, last, k.Page.WorldSize()-1)
+// checkRanks says where a set names ranks that the run does not have.
+func (k *Known) checkRanks(set config.RankSet) error {
+	if last := set.Last(); last >= k.Run.WorldSize() {
+		return report.Errorf(report.ExitUsage, "run %s has no rank %d: its ranks are 0 to %d", k.Run.ID, last, k.Run.WorldSize()-1)
 	}
 	return nil
 }
 
-// Attach comes back to a run and stays until it is over. It returns the run's exit status.
-func (k *Known) Attach(ctx context.Context, show config.RankSet, wishes <-chan Wish) (int, error) {
-	if err := k.hasRanks(show); err != nil {
-		return 0, err
+// Attach comes back to a run and stays until it is over. The exit status is the run's.
+func (k *Known) Attach(ctx context.Context, show config.RankSet, requests <-chan Request) (Outcome, error) {
+	if err := k.checkRanks(show); err != nil {
+		return Outcome{}, err
 	}
-	l, err := k.openUnlessLeft(ctx, wishes)
+	l, err := k.openUnlessLeft(ctx, requests)
 	if err != nil {
-		return 0, err
+		return Outcome{}, err
 	}
-	if l.control == nil {
-		defer l.close()
-		return k.ended(l.state)
+	if l.Control == nil {
+		defer l.Close()
+		return k.ended(l.State)
 	}
-	k.View.Say(fmt.Sprintf("attached to %s: %s", k.Page.ID, l.state.Name))
-	return k.watch(l, show, wishes).stay(ctx)
+	k.Observer.Say(fmt.Sprintf("attached to %s: %s", k.Run.ID, l.State.Name))
+	return k.stay(ctx, l, show, requests)
 }
 
-func (k *Known) watch(l *live, show config.RankSet, wishes <-chan Wish) *watch {
-	head := &fleetHost{name: k.Page.Hosts[0].Name, remote: l.host, gone: make(chan struct{})}
-	return &watch{
-		view: k.View, show: show, notebook: k.Notebook, wishes: wishes, page: k.Page, control: l.control,
-		fleet: &fleet{hosts: []*fleetHost{head}}, connect: k.Connect, tail: true, quiet: l.seen,
+func (k *Known) stay(ctx context.Context, l *session.Live, show config.RankSet, requests <-chan Request) (Outcome, error) {
+	end, err := session.Attach(ctx, k.session(show, requests), l)
+	return Outcome{Report: end.Report, Exit: end.Exit}, err
+}
+
+func (k *Known) session(show config.RankSet, requests <-chan Request) session.Spec {
+	return session.Spec{
+		Run: k.Run, History: k.History, Reach: k, Observer: k.Observer, Requests: requests, Show: show,
 	}
 }
 
-// ended tells the end of a run that is over.
-func (k *Known) ended(s event.State) (int, error) {
+// ended is the outcome of a run that is over.
+func (k *Known) ended(s event.State) (Outcome, error) {
 	if s.Report == nil {
-		return 0, failure(report.ExitUnreachable, "run %s is lost: %s", k.Page.ID, s.Message)
+		return Outcome{}, session.LostRun(k.Run, s)
 	}
-	k.View.Report(s.Report)
-	return s.Report.Exit, nil
+	return Outcome{Report: s.Report, Exit: s.Report.Exit}, nil
 }
 
-// Ways to stop a run.
+// How is a way to stop a run.
+type How int
+
 const (
-	StopGently = iota // workers get their grace
-	StopNow           // without grace
-	StopDrain         // nothing more is started, and what runs ends by itself
+	StopGently How = iota // workers get their grace
+	StopNow               // without grace
+	StopDrain             // nothing more is started, and what runs ends by itself
 )
 
-// Stop ends a run and waits until it is over. The status is 0 if it was stopped, or had
+// Stop ends a run and waits until it is over. The exit status is 0 if it was stopped, or had
 // ended already.
-func (k *Known) Stop(ctx context.Context, how int, wishes <-chan Wish) (int, error) {
-	l, err := k.openUnlessLeft(ctx, wishes)
+func (k *Known) Stop(ctx context.Context, how How, requests <-chan Request) (Outcome, error) {
+	l, err := k.openUnlessLeft(ctx, requests)
 	if err != nil {
-		return 0, err
+		return Outcome{}, err
 	}
-	if l.control == nil {
-		defer l.close()
-		if l.state.Report == nil {
-			return k.ended(l.state)
+	if l.Control == nil {
+		defer l.Close()
+		if l.State.Report == nil {
+			return k.ended(l.State)
 		}
-		k.View.Say("run " + k.Page.ID + " has ended already")
-		return report.ExitOK, nil
+		k.Observer.Say("run " + k.Run.ID + " has ended already")
+		return Outcome{}, nil
 	}
-	request := &pb.StopRequest{Kill: how == StopNow, Drain: how == StopDrain, Exit: report.ExitTerminated, Reason: "muster stop"}
+	request := &pb.StopRequest{
+		Kill: how == StopNow, Drain: how == StopDrain, Exit: report.ExitTerminated, Reason: "muster stop",
+	}
 	if request.Drain {
 		request.Reason += " --drain"
 	}
-	err = l.control.whileAlive(ctx, silenceIn(k.Page.Lease), func(ctx context.Context) error { return l.control.stop(ctx, request) })
+	err = l.Control.WhileAlive(ctx, session.MaxSilence(k.Run.Lease), func(ctx context.Context) error {
+		return l.Control.Stop(ctx, request)
+	})
 	if err != nil {
-		l.close()
-		if no := (*refusal)(nil); errors.As(err, &no) {
-			return 0, failure(report.ExitUsage, "%v", err)
+		l.Close()
+		if no := (*session.Refusal)(nil); errors.As(err, &no) {
+			return Outcome{}, report.Errorf(report.ExitUsage, "%v", err)
 		}
-		return 0, k.explained(err)
+		return Outcome{}, k.explain(err)
 	}
 	none, _ := config.ParseRankSet("none")
-	status, err := k.watch(l, none, wishes).stay(ctx)
-	if status == report.ExitTerminated {
-		status = report.ExitOK
+	out, err := k.stay(ctx, l, none, requests)
+	if out.Exit == report.ExitTerminated {
+		out.Exit = report.ExitOK
 	}
-	return status, err
-}
-
-// Written says whose output is wanted.
-type Written struct {
-	Ranks   config.RankSet
-	Attempt int  // -1: the newest of each rank
-	Follow  bool // also what they still write
-}
-
-// Logs shows what ranks have written.
-func (k *Known) Logs(ctx context.Context, wanted Written) error {
-	if err := k.hasRanks(wanted.Ranks); err != nil {
-		return err
-	}
-	if wanted.Follow {
-		l, err := k.open(ctx)
-		if err != nil {
-			return err
-		}
-		defer l.close()
-		if l.control != nil {
-			return k.followLogs(ctx, l, wanted.Ranks)
-		}
-	}
-	return k.printLogs(ctx, wanted)
-}
-
-func (k *Known) ranksIn(set config.RankSet) []int {
-	var ranks []int
-	for rank := range k.Page.WorldSize() {
-		if set.Has(rank) {
-			ranks = append(ranks, rank)
-		}
-	}
-	return ranks
-}
-
-func (k *Known) followLogs(ctx context.Context, l *live, set config.RankSet) error {
-	request := &pb.LogsRequest{}
-	for _, rank := range k.ranksIn(set) {
-		request.Ranks = append(request.Ranks, int32(rank))
-	}
-	err := l.control.whileAlive(ctx, silenceIn(k.Page.Lease), func(ctx context.Context) error {
-		return l.control.logs(ctx, request, func() {}, func(c *pb.LogChunk) {
-			k.View.Output(hostOf(k.Page, c), int(c.Rank), c.Lane == 1, c.Data, c.End)
-		})
-	})
-	if err != nil && ctx.Err() == nil {
-		return k.explained(err)
-	}
-	return nil
-}
-
-// printLogs reads the files, each host's by a connection of its own, and shows rank after
-// rank.
-func (k *Known) printLogs(ctx context.Context, wanted Written) error {
-	state, err := k.State(ctx)
-	if err != nil {
-		return failure(report.ExitUnreachable, "%v", err)
-	}
-	newest := state.Attempt
-	for _, r := range state.Ranks {
-		newest = max(newest, r.Attempt)
-	}
-	if wanted.Attempt > newest {
-		return failure(report.ExitUsage, "run %s has no attempt %d: the newest is %d", k.Page.ID, wanted.Attempt, newest)
-	}
-	byHost := map[history.Host][]string{}
-	for _, rank := range k.ranksIn(wanted.Ranks) {
-		host, begun := k.placeOf(state, rank)
-		if !begun {
-			continue
-		}
-		attempt := state.Attempt
-		if of, started := state.Ranks[rank]; started {
-			attempt = of.Attempt
-		}
-		if wanted.Attempt >= 0 {
-			attempt = wanted.Attempt
-		}
-		byHost[host] = append(byHost[host], output(attempt, rank, 0))
-	}
-	if list := k.printHosts(ctx, byHost); len(list) > 0 {
-		return failure(report.ExitUnreachable, "the output of %d of %s cannot be read: %v", len(list), plural.Of(len(byHost), "host"), list[0].err)
-	}
-	return nil
-}
-
-// placeOf is the host that a rank is on; false: a task that none has begun.
-func (k *Known) placeOf(s event.State, rank int) (host history.Host, begun bool) {
-	host, settled := k.Page.HostOf(rank)
-	if settled {
-		return host, true
-	}
-	of, started := s.Ranks[rank]
-	if started {
-		host, _ = k.Page.Named(of.Host)
-	}
-	return host, started
-}
-
-// printHosts shows outputs, each host's by a connection of its own, and returns which cannot
-// be read.
-func (k *Known) printHosts(ctx context.Context, outputs map[history.Host][]string) (list hostErrors) {
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	for host, of := range outputs {
-		all.Go(func() {
-			if err := k.printHost(ctx, host, of); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				list = append(list, hostError{host.Name, err})
-			}
-		})
-	}
-	all.Wait()
-	return list
-}
-
-func (k *Known) printHost(ctx context.Context, h history.Host, sources []string) error {
-	host, err := k.connect(ctx, h)
-	if err != nil {
-		return err
-	}
-	defer host.Close()
-	args := []string{"output", "-run", k.Page.ID, "-of", strings.Join(sources, ",")}
-	return ask(ctx, host, args, func(line []byte) error {
-		var out message.Output
-		if err := json.Unmarshal(line, &out); err != nil {
-			return err
-		}
-		k.View.Output(h.Name, out.Rank, out.Lane == 1, out.Data, out.End)
-		return nil
-	})
+	return out, err
 }

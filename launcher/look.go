@@ -2,24 +2,28 @@ package launcher
 
 import (
 	"context"
+	"encoding/json"
+	"sync"
 
 	"github.com/muster-dev/muster/launcher/check/lint"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
+	"github.com/muster-dev/muster/launcher/fleet"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/muster-dev/muster/launcher/remote"
+	"github.com/muster-dev/muster/launcher/report"
 )
 
 // Look contacts hosts, learns their facts and starts nothing that stays.
 type Look struct {
-	Hosts   []config.Host
-	Job     *config.Job // nil: hosts are looked at for themselves
-	All     bool        // look at devices also where the job uses none
-	Environ bool        // learn what workers would find in the environment there
-	Connect Connector
-	View    View
+	Hosts    []config.Host
+	Job      *config.Job // nil: hosts are looked at for themselves
+	All      bool        // look at devices also where the job uses none
+	Environ  bool        // learn what workers would find in the environment there
+	Connect  fleet.Connector
+	Observer Observer
 }
 
 // Seen is what was learnt of a host.
@@ -35,19 +39,19 @@ type Seen struct {
 
 // Facts returns what was learnt of the hosts, in their order.
 func (l *Look) Facts(ctx context.Context) ([]Seen, error) {
-	invited := make([]invitation, len(l.Hosts))
+	invited := make([]fleet.Invitation, len(l.Hosts))
 	for i, h := range l.Hosts {
-		invited[i] = invitation{name: h.Name, target: targetOf(h), launch: l.launchOn(h)}
+		invited[i] = fleet.Invitation{Name: h.Name, Target: targetOf(h), Launch: l.launchOn(h)}
 	}
-	l.View.Phase("asking " + plural.Of(len(invited), "host"))
-	f, err := assemble(ctx, l.Connect, invited, func(n int) { l.View.HostDone(n, len(invited)) })
+	l.Observer.Phase("asking " + plural.Of(len(invited), "host"))
+	f, err := fleet.Assemble(ctx, l.Connect, invited, func(n int) { l.Observer.HostDone(n, len(invited)) })
 	if err != nil {
 		return nil, err
 	}
-	defer f.dismiss(endWait)
-	seen := make([]Seen, len(f.hosts))
-	for i, h := range f.hosts {
-		seen[i] = Seen{Facts: h.hello.Facts, ClockOffset: h.clockOffset, ClockError: h.clockError, Environment: h.hello.Environment}
+	defer f.Dismiss(fleet.EndWait)
+	seen := make([]Seen, len(f.Hosts))
+	for i, h := range f.Hosts {
+		seen[i] = Seen{h.Hello.Facts, h.ClockOffset, h.ClockError, h.Hello.Environment}
 	}
 	return seen, nil
 }
@@ -57,7 +61,7 @@ func (l *Look) launchOn(h config.Host) remote.Launch {
 	if l.All {
 		h.Devices = config.Devices{}
 	}
-	lookAtDevices(&launch, l.Job, h, false)
+	probeDevices(&launch, l.Job, h, false)
 	if l.Job != nil {
 		program := l.Job.Python
 		if program == "" {
@@ -69,39 +73,6 @@ func (l *Look) launchOn(h config.Host) remote.Launch {
 		launch.Args = append(launch.Args, "-environ")
 	}
 	return launch
-}
-
-// nvmlPlugin is muster's program that asks NVIDIA's library.
-const nvmlPlugin = "muster-plugin-nvml"
-
-// nvidiaSigns are files of which a host with NVIDIA's driver has one: the plugin is as large
-// as the agent, and hosts without GPUs are not sent it.
-var nvidiaSigns = []string{"/proc/driver/nvidia", "/dev/nvidiactl", "/sys/module/nvidia", "/dev/dxg", "/usr/bin/nvidia-smi"}
-
-// lookAtDevices has a program that is started on a host look at the devices there; job is
-// nil where nothing is going to run.
-func lookAtDevices(launch *remote.Launch, job *config.Job, h config.Host, claims bool) {
-	if job != nil {
-		for _, name := range job.HostEnvNames() {
-			launch.Args = append(launch.Args, "-name", name)
-		}
-	}
-	switch {
-	case job != nil && h.Devices.Kind == config.DevicesNone:
-		launch.Args = append(launch.Args, "-no-devices")
-		return
-	case job != nil && job.Plugin != nil:
-		p := job.Plugin
-		launch.Args = append(launch.Args, "-plugin", string(message.Encode(message.Plugin{Name: p.Name, Path: p.Path, Args: p.Args, SHA256: p.SHA256})))
-	default:
-		launch.Optional = append(launch.Optional, remote.Optional{Program: nvmlPlugin, Where: nvidiaSigns})
-		launch.Args = append(launch.Args, "-nvml", "{"+nvmlPlugin+"}")
-	}
-	// A list is what the user wants whoever else is there; else the look decides, and two
-	// launches must not see the same devices idle.
-	if claims && !h.Devices.Named() && !job.WithOthers() {
-		launch.Args = append(launch.Args, "-choose")
-	}
 }
 
 // Plan returns how the job would run on its hosts, and what was learnt of them.
@@ -119,4 +90,75 @@ func (l *Look) Plan(ctx context.Context) (*plan.Plan, []Seen, error) {
 		return nil, nil, refused(problems)
 	}
 	return p, seen, nil
+}
+
+// nvmlPlugin is muster's program that asks NVIDIA's library.
+const nvmlPlugin = "muster-plugin-nvml"
+
+// nvidiaSigns are files of which a host with NVIDIA's driver has one: the plugin is as large
+// as the agent, and hosts without GPUs are not sent it.
+var nvidiaSigns = []string{
+	"/proc/driver/nvidia", "/dev/nvidiactl", "/sys/module/nvidia", "/dev/dxg", "/usr/bin/nvidia-smi",
+}
+
+// probeDevices has a program that is started on a host look at the devices there; job is nil
+// where nothing is going to run.
+func probeDevices(launch *remote.Launch, job *config.Job, h config.Host, claims bool) {
+	if job != nil {
+		for _, name := range job.HostEnvNames() {
+			launch.Args = append(launch.Args, "-name", name)
+		}
+	}
+	switch {
+	case job != nil && h.Devices.Kind == config.DevicesNone:
+		launch.Args = append(launch.Args, "-no-devices")
+		return
+	case job != nil && job.Plugin != nil:
+		p := job.Plugin
+		plugin := message.Plugin{Name: p.Name, Path: p.Path, Args: p.Args, SHA256: p.SHA256}
+		launch.Args = append(launch.Args, "-plugin", string(message.Encode(plugin)))
+	default:
+		launch.Optional = append(launch.Optional, remote.Optional{Program: nvmlPlugin, Where: nvidiaSigns})
+		launch.Args = append(launch.Args, "-nvml", "{"+nvmlPlugin+"}")
+	}
+	// A list is what the user wants whoever else is there; else the look decides, and two
+	// launches must not see the same devices idle.
+	if claims && !h.Devices.Named() && !job.WithOthers() {
+		launch.Args = append(launch.Args, "-choose")
+	}
+}
+
+// MPS returns what there is of CUDA's MPS on hosts, in their order. With stop it ends what
+// earlier runs of the user have left, and touches nothing else.
+func MPS(ctx context.Context, hosts []config.Host, connect fleet.Connector, stop bool) ([]facts.MPSThere, error) {
+	args := []string{"mps"}
+	if stop {
+		args = append(args, "-stop")
+	}
+	found, errs := make([]facts.MPSThere, len(hosts)), make([]error, len(hosts))
+	var all sync.WaitGroup
+	for i, h := range hosts {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, fleet.AskWait)
+			defer cancel()
+			errs[i] = askOnce(ctx, connect, targetOf(h), args, func(line []byte) error { return json.Unmarshal(line, &found[i]) })
+		})
+	}
+	all.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return nil, report.Errorf(report.ExitUnreachable, "%s: %v", hosts[i].Name, err)
+		}
+	}
+	return found, nil
+}
+
+// askOnce asks a host over a connection of its own.
+func askOnce(ctx context.Context, connect fleet.Connector, target remote.Target, args []string, take func([]byte) error) error {
+	host, err := connect(ctx, target)
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	return fleet.Ask(ctx, host, args, take)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/lint"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/fleet"
 	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/launcher/plan"
@@ -22,20 +23,62 @@ import (
 	"github.com/muster-dev/muster/launcher/planfile"
 	"github.com/muster-dev/muster/launcher/remote"
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/session"
 )
 
-// Run is one launch.
-type Run struct {
+// Observer shows a launch to the user. Calls come from several goroutines.
+type Observer interface {
+	session.Observer
+	// HostDone says how many of all hosts have got through the phase.
+	HostDone(done, all int)
+	// Plan shows what is about to run.
+	Plan(p *plan.Plan)
+}
+
+// Request is what the user asks of a launcher that stays with a run.
+type Request = session.Request
+
+// Spec is what is launched, and how.
+type Spec struct {
 	Source   config.Source
 	Job      *config.Job
 	Show     config.RankSet  // whose output is shown
 	Saved    *planfile.Saved // what the plan must still come to; nil: anything
 	Check    submission.Check
 	Detach   bool // leave once the run belongs to the hosts
-	Connect  Connector
-	View     View
-	Notebook history.Store
-	Wishes   <-chan Wish
+	Connect  fleet.Connector
+	History  history.Store
+	Requests <-chan Request
+}
+
+// Outcome is what came of a launch.
+type Outcome struct {
+	Report   *report.Report // nil: the launcher has left before the run's end
+	Plan     *plan.Plan
+	Findings []report.Finding
+	Exit     int
+}
+
+// maxTries is how often a run is launched whose devices others take first, and takenPause the
+// longest pause between: another look then sees what is taken.
+const (
+	maxTries   = 4
+	takenPause = time.Second
+)
+
+// Launch launches a run and stays with it until it is over. An error that is a *report.Error
+// says what to tell the user.
+func Launch(ctx context.Context, spec Spec, o Observer) (Outcome, error) {
+	for try := 1; ; try++ {
+		l := &launch{Spec: spec, observer: o, id: newID(spec.Job.Name)}
+		out, err := l.do(ctx)
+		isTaken := out.Report != nil && out.Report.FirstCause != nil && out.Report.FirstCause.Class == class.Taken
+		if !isTaken || try == maxTries || spec.Check == submission.CheckOnly {
+			return out, err
+		}
+		o.Say("another launch has taken GPUs that this one had chosen; looking again")
+		time.Sleep(time.Duration(mathrand.Int64N(int64(takenPause))))
+	}
 }
 
 // newID makes a run's id from its job's name.
@@ -45,72 +88,43 @@ func newID(job string) string {
 	return job + "-" + hex.EncodeToString(b)
 }
 
-// Do launches the run and stays with it until it is over. It returns the exit status;
-// an error that is a *Failure says what to tell the user.
-func (r *Run) Do(ctx context.Context) (int, error) {
-	shown := r.View
-	defer func() { r.View = shown }()
-	for try := 1; ; try++ {
-		held := &heldReport{View: shown}
-		r.View = held
-		status, err := r.once(ctx)
-		if held.taken == nil {
-			return status, err
-		}
-		if try == takenTries {
-			shown.Report(held.taken)
-			return status, err
-		}
-		shown.Say("another launch has taken GPUs that this one had chosen; looking again")
-		time.Sleep(time.Duration(mathrand.Int64N(int64(takenPause))))
-	}
+// launch is one try.
+type launch struct {
+	Spec
+	observer Observer
+	id       string
 }
 
-// takenTries is how often a run is launched whose devices others take first, and takenPause
-// the longest pause between: whoever comes then sees what is taken.
-const (
-	takenTries = 4
-	takenPause = time.Second
-)
-
-// heldReport holds back an end that may not be the last word.
-type heldReport struct {
-	View
-	taken *report.Report
-}
-
-// Report shows the end of a run, unless devices that were taken are all that is wrong.
-func (h *heldReport) Report(r *report.Report) {
-	if r.FirstCause != nil && r.FirstCause.Class == class.Taken {
-		h.taken = r
-		return
-	}
-	h.View.Report(r)
-}
-
-// once launches the run and stays with it until it is over.
-func (r *Run) once(ctx context.Context) (int, error) {
-	id := newID(r.Job.Name)
-	fleet, err := r.assembleUnlessStopped(ctx, id)
+func (l *launch) do(ctx context.Context) (Outcome, error) {
+	f, err := l.assemble(ctx)
 	if err != nil {
-		return 0, err
+		return Outcome{}, err
 	}
-	p, err := r.makePlan(fleet)
+	p, err := l.plan(f)
 	if err != nil {
-		fleet.dismiss(endWait)
-		return 0, err
+		f.Dismiss(fleet.EndWait)
+		return Outcome{}, err
 	}
-	r.View.Plan(p)
-	return r.handOver(ctx, id, fleet, p)
+	if l.Check == submission.CheckOnly {
+		l.observer.Phase("checking")
+	} else {
+		l.observer.Plan(p)
+	}
+	end, err := l.handOver(ctx, f, p)
+	out := Outcome{Report: end.Report, Plan: p, Exit: end.Exit}
+	if end.Report != nil {
+		out.Findings = end.Report.Findings
+	}
+	return out, err
 }
 
-// stopped is the cause of a context that a wish has ended.
-type stopped struct{ wish Wish }
+// stopped is the cause of a context that a request has ended.
+type stopped struct{ Request }
 
-func (s stopped) Error() string { return s.wish.Reason }
+func (s stopped) Error() string { return s.Reason }
 
-// assembleUnlessStopped brings the hosts together; a wish to stop ends that at once.
-func (r *Run) assembleUnlessStopped(ctx context.Context, id string) (*fleet, error) {
+// assemble brings the hosts together; a request to stop ends that at once.
+func (l *launch) assemble(ctx context.Context) (*fleet.Fleet, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	assembled := make(chan struct{})
@@ -118,45 +132,55 @@ func (r *Run) assembleUnlessStopped(ctx context.Context, id string) (*fleet, err
 	watching.Go(func() {
 		for {
 			select {
-			case w := <-r.Wishes:
-				if w.ends() {
-					cancel(stopped{w})
+			case r := <-l.Requests:
+				if r.Ends() {
+					cancel(stopped{r})
 					return
 				}
-				r.View.Say("the run has not begun yet: it is still " + r.connectWords())
+				l.observer.Say("the run has not begun yet: it is still " + l.connecting())
 			case <-assembled:
 				return
 			}
 		}
 	})
-	r.View.Phase(r.connectWords())
-	f, err := assemble(ctx, r.Connect, r.invitations(id), func(n int) { r.View.HostDone(n, len(r.Job.Hosts)) })
+	l.observer.Phase(l.connecting())
+	f, err := fleet.Assemble(ctx, l.Connect, l.invitations(), func(n int) { l.observer.HostDone(n, len(l.Job.Hosts)) })
 	close(assembled)
 	watching.Wait()
 	var s stopped
 	if errors.As(context.Cause(ctx), &s) {
 		if f != nil {
-			f.dismiss(endWait)
+			f.Dismiss(fleet.EndWait)
 		}
-		return nil, failure(s.wish.Exit, "%s before the start; nothing is left on the hosts", s.wish.Reason)
+		return nil, report.Errorf(s.Exit, "%s before the start; nothing is left on the hosts", s.Reason)
 	}
 	return f, err
 }
 
-func (r *Run) connectWords() string {
-	if r.Job.HostsKind == config.HostsLocal {
+func (l *launch) connecting() string {
+	switch {
+	case l.Job.HostsKind == config.HostsLocal:
 		return "starting on this machine"
+	case len(l.Job.Hosts) == 1:
+		return "connecting to " + l.Job.Hosts[0].Name
 	}
-	if len(r.Job.Hosts) == 1 {
-		return "connecting to " + r.Job.Hosts[0].Name
-	}
-	return fmt.Sprintf("connecting to %d hosts", len(r.Job.Hosts))
+	return fmt.Sprintf("connecting to %d hosts", len(l.Job.Hosts))
 }
 
-func (r *Run) invitations(id string) []invitation {
-	all := make([]invitation, len(r.Job.Hosts))
-	for i, h := range r.Job.Hosts {
-		all[i] = invitation{name: h.Name, target: targetOf(h), launch: r.launchOf(id, i)}
+// invitations start a keeper on each host, and on the head host a coordinator.
+func (l *launch) invitations() []fleet.Invitation {
+	all := make([]fleet.Invitation, len(l.Job.Hosts))
+	for i, h := range l.Job.Hosts {
+		keeper := remote.Launch{
+			Program: "muster-agent", Args: []string{"keeper", "-run", l.id, "-lease", l.Job.Lease.String()},
+		}
+		if i == 0 {
+			keeper.Also = []string{"muster"}
+			keeper.Args = append(keeper.Args, "-coordinator", "{muster}",
+				"-first-port", strconv.Itoa(l.Job.Ports.First), "-last-port", strconv.Itoa(l.Job.Ports.Last))
+		}
+		probeDevices(&keeper, l.Job, h, true)
+		all[i] = fleet.Invitation{Name: h.Name, Target: targetOf(h), Launch: keeper}
 	}
 	return all
 }
@@ -165,101 +189,87 @@ func targetOf(h config.Host) remote.Target {
 	return remote.Target{Name: h.Address, User: h.User, Port: h.Port}
 }
 
-// launchOf is what is started on a host: a keeper, on the head host with a coordinator.
-func (r *Run) launchOf(id string, host int) remote.Launch {
-	l := remote.Launch{Program: "muster-agent", Args: []string{"keeper", "-run", id, "-lease", r.Job.Lease.String()}}
-	if host == 0 {
-		l.Also = []string{"muster"}
-		l.Args = append(l.Args, "-coordinator", "{muster}",
-			"-first-port", strconv.Itoa(r.Job.Ports.First), "-last-port", strconv.Itoa(r.Job.Ports.Last))
-	}
-	lookAtDevices(&l, r.Job, r.Job.Hosts[host], true)
-	return l
-}
-
-func (r *Run) makePlan(f *fleet) (*plan.Plan, error) {
-	p, problems := lint.Plan(r.Job, f.facts())
+func (l *launch) plan(f *fleet.Fleet) (*plan.Plan, error) {
+	p, problems := lint.Plan(l.Job, f.Facts())
 	if len(problems) > 0 {
 		return nil, refused(problems)
 	}
-	if r.Saved != nil {
-		if changes := r.Saved.Differences(p); len(changes) > 0 {
-			return nil, failure(report.ExitRefused, "the hosts are not as they were when the plan was saved:\n  %s\nnothing was started; muster plan --save makes a new one", strings.Join(changes, "\n  "))
+	if l.Saved != nil {
+		if changes := l.Saved.Differences(p); len(changes) > 0 {
+			return nil, report.Errorf(report.ExitRefused, "the hosts are not as they were when the plan was saved:\n  %s\nnothing was started; muster plan --save makes a new one", strings.Join(changes, "\n  "))
 		}
 	}
 	return p, nil
 }
 
-// planRefusal is that there is no plan, and why.
-type planRefusal struct {
-	*Failure
-	problems []plan.Problem
-}
+// planProblems are why there is no plan.
+type planProblems []plan.Problem
 
-// Unwrap is what to tell the user.
-func (r *planRefusal) Unwrap() error { return r.Failure }
-
-func refused(problems []plan.Problem) error {
+func (p planProblems) Error() string {
 	text := "there is no plan for this job on these hosts:"
-	for _, problem := range problems {
+	for _, problem := range p {
 		text += "\n  " + strings.ReplaceAll(problem.Message, "\n", "\n  ")
 	}
-	return &planRefusal{failure(report.ExitRefused, "%s", text), problems}
+	return text
 }
 
-// handOver gives the run to its coordinator and watches it.
-func (r *Run) handOver(ctx context.Context, id string, f *fleet, p *plan.Plan) (int, error) {
-	head := f.hosts[0]
-	c, err := dialControl(ctx, head.remote, head.ready.Control)
+func refused(problems planProblems) error {
+	return &report.Error{Exit: report.ExitRefused, Message: problems.Error(), Err: problems}
+}
+
+// handOver gives the run to its coordinator and stays with it.
+func (l *launch) handOver(ctx context.Context, f *fleet.Fleet, p *plan.Plan) (session.End, error) {
+	head := f.Hosts[0]
+	c, err := session.Dial(ctx, head.Remote(), head.Ready.Control)
 	if err != nil {
-		f.dismiss(endWait)
-		return 0, head.complaintOr(report.ExitUnreachable, err)
+		f.Dismiss(fleet.EndWait)
+		return session.End{}, head.ComplaintOr(report.ExitUnreachable, err)
 	}
-	submission, err := r.submission(id, f, p)
-	if err == nil {
-		err = c.whileAlive(ctx, silenceIn(r.Job.Lease), func(ctx context.Context) error { return c.submit(ctx, submission) })
-	}
-	if err != nil {
-		c.close()
-		f.dismiss(endWait)
+	if err := l.submit(ctx, c, f, p); err != nil {
+		c.Close()
+		f.Dismiss(fleet.EndWait)
 		exit := report.ExitUnreachable
-		if no := (*refusal)(nil); errors.As(err, &no) {
+		if no := (*session.Refusal)(nil); errors.As(err, &no) {
 			exit = report.ExitInternal
 		}
-		return 0, head.complaintOr(exit, fmt.Errorf("%s: %w", head.name, err))
+		return session.End{}, head.ComplaintOr(exit, fmt.Errorf("%s: %w", head.Name, err))
 	}
-	page := r.page(id, p)
-	if last := r.Show.Last(); last >= page.WorldSize() {
-		r.View.Say(fmt.Sprintf("warning: the output of rank %d is asked for; ranks are 0 to %d", last, page.WorldSize()-1))
+	run := l.remembered(p)
+	if last := l.Show.Last(); last >= run.WorldSize() {
+		l.observer.Say(fmt.Sprintf("warning: the output of rank %d is asked for; ranks are 0 to %d", last, run.WorldSize()-1))
 	}
-	if err := r.Notebook.Write(page); err != nil {
-		r.View.Say("warning: " + err.Error() + "; muster ps will not know this run")
+	if err := l.History.Write(run); err != nil {
+		l.observer.Say("warning: " + err.Error() + "; muster ps will not know this run")
 	}
-	w := &watch{
-		view: r.View, show: r.Show, notebook: r.Notebook, wishes: r.Wishes, detach: r.Detach,
-		page: page, control: c, fleet: f, connect: r.Connect, patience: r.Job.Stop.Grace + r.Job.Lease + endWait,
-	}
-	return w.launch(ctx, p)
+	known := &Known{Run: run, Connect: l.Connect, Observer: l.observer, History: l.History}
+	spec := known.session(l.Show, l.Requests)
+	spec.Detach, spec.Patience = l.Detach, l.Job.Stop.Grace+l.Job.Lease+fleet.EndWait
+	return session.Launch(ctx, spec, f, c, p)
 }
 
-func (r *Run) submission(id string, f *fleet, p *plan.Plan) (submission.Run, error) {
+func (l *launch) submit(ctx context.Context, c *session.Client, f *fleet.Fleet, p *plan.Plan) error {
 	digest, err := environ.Digest(p)
-	s := submission.Run{ID: id, Source: r.Source, Digest: digest, Check: r.Check}
-	for i, h := range f.hosts {
-		s.Hosts = append(s.Hosts, submission.Host{
-			Name: r.Job.Hosts[i].Name, Pin: h.hello.Pin, Facts: h.hello.Facts, ClockOffset: h.clockOffset, ClockError: h.clockError,
+	if err != nil {
+		return err
+	}
+	run := submission.Run{ID: l.id, Source: l.Source, Digest: digest, Check: l.Check}
+	for _, h := range f.Hosts {
+		run.Hosts = append(run.Hosts, submission.Host{
+			Name: h.Name, Pin: h.Hello.Pin, Facts: h.Hello.Facts, ClockOffset: h.ClockOffset, ClockError: h.ClockError,
 		})
 	}
-	return s, err
+	return c.WhileAlive(ctx, session.MaxSilence(l.Job.Lease), func(ctx context.Context) error { return c.Submit(ctx, run) })
 }
 
-func (r *Run) page(id string, p *plan.Plan) history.Run {
-	page := history.Run{ID: id, Job: r.Job.Name, Kind: r.Job.HostsKind, Started: time.Now(), Lease: r.Job.Lease, Tasks: len(p.Tasks)}
-	for i, h := range r.Job.Hosts {
-		page.Hosts = append(page.Hosts, history.Host{
+func (l *launch) remembered(p *plan.Plan) history.Run {
+	run := history.Run{
+		ID: l.id, Job: l.Job.Name, Kind: l.Job.HostsKind, Started: time.Now(), Lease: l.Job.Lease, Tasks: len(p.Tasks),
+	}
+	for i, h := range l.Job.Hosts {
+		run.Hosts = append(run.Hosts, history.Host{
 			Name: h.Name, Address: h.Address, User: h.User, Port: h.Port,
 			FirstRank: p.Hosts[i].FirstRank, Ranks: p.Hosts[i].Ranks,
 		})
 	}
-	return page
+	return run
 }

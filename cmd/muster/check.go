@@ -9,7 +9,6 @@ import (
 
 	"github.com/muster-dev/muster/launcher"
 	"github.com/muster-dev/muster/launcher/check/codes"
-	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/view"
 )
 
@@ -36,10 +35,9 @@ What is looked for: ` + wrapped(codes.Names()) + `.`,
 		Flags: []cli.Flag{
 			varFlag(),
 			&cli.BoolFlag{Name: "collective", Usage: "have the ranks measure matrix products and all-reduces, of pairs of hosts too"},
-			&cli.BoolFlag{Name: "json", Usage: "one JSON object"},
+			jsonFlag(),
 		},
-		Action:       checkJob,
-		OnUsageError: onUsageError,
+		Action: checkJob,
 	}
 }
 
@@ -68,19 +66,21 @@ func checkJob(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	wishes, end := listenForWishes(true)
+	requests, end := listenForRequests(true)
 	defer end()
-	r := &launcher.Run{Source: o.source, Job: o.job, Connect: o.connect, View: o.view, Wishes: wishes}
-	found, status, err := check(r, c.Bool("collective"))
+	spec := launcher.Spec{Source: o.source, Job: o.job, Connect: o.connect, Requests: requests}
+	check, kinds := launcher.Check, []codes.When{codes.Before}
+	if c.Bool("collective") {
+		check, kinds = launcher.CheckCollective, append(kinds, codes.Asked)
+	}
+	out, err := check(context.Background(), spec, o.view)
 	o.screen.Status("")
 	if err != nil {
 		return err
 	}
-	kinds := []codes.When{codes.Before}
-	if c.Bool("collective") {
-		kinds = append(kinds, codes.Asked)
+	checked := view.Checked{
+		Job: o.job.Name, Plan: out.Plan, Checks: len(codes.Names(kinds...)), Findings: out.Findings,
 	}
-	checked := view.Checked{Job: o.job.Name, Plan: found.Plan, Checks: len(codes.Names(kinds...)), Findings: found.Findings}
 	if c.Bool("json") {
 		if err := view.CheckJSON(os.Stdout, checked); err != nil {
 			return err
@@ -88,16 +88,5 @@ func checkJob(c *cli.Context) error {
 	} else {
 		view.Check(o.screen, checked)
 	}
-	if status == report.ExitOK {
-		return nil
-	}
-	return exitError(status)
-}
-
-// check checks hosts, and has ranks measure where that is asked for.
-func check(r *launcher.Run, collective bool) (launcher.Checked, int, error) {
-	if collective {
-		return r.DoCollective(context.Background())
-	}
-	return r.DoChecks(context.Background())
+	return statusError(out.Exit, nil)
 }

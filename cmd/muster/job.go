@@ -8,8 +8,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/muster-dev/muster/launcher"
 	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/fleet"
 	"github.com/muster-dev/muster/launcher/remote"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/view"
@@ -47,7 +47,7 @@ type opened struct {
 	job     *config.Job
 	screen  *view.Screen
 	view    *view.Run
-	connect launcher.Connector
+	connect fleet.Connector
 }
 
 // openJob reads the job file of a command's arguments and makes ready to reach its hosts.
@@ -82,14 +82,14 @@ func evaluate(source config.Source, diags config.Diagnostics, screen *view.Scree
 }
 
 // reach makes ready to reach hosts of a kind, and to show on the screen how that goes.
-func reach(screen *view.Screen, kind string) (*view.Run, launcher.Connector, error) {
+func reach(screen *view.Screen, kind string) (*view.Run, fleet.Connector, error) {
 	v := view.NewRun(screen)
 	connect, err := connector(kind, v)
 	return v, connect, err
 }
 
 // connector reaches hosts of a kind, and lets v show how that goes.
-func connector(kind string, v *view.Run) (launcher.Connector, error) {
+func connector(kind string, v *view.Run) (fleet.Connector, error) {
 	programs, err := carriedPrograms()
 	if err != nil {
 		return nil, err

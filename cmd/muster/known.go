@@ -12,8 +12,10 @@ import (
 	"github.com/muster-dev/muster/launcher"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/event"
+	"github.com/muster-dev/muster/launcher/fleet"
 	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/session"
 	"github.com/muster-dev/muster/launcher/view"
 )
 
@@ -21,25 +23,52 @@ const runArgument = "RUN"
 
 const runHelp = `RUN is a run's id, the beginning of one, or - for the latest run.`
 
-// known finds the run that a command's one argument names.
-func known(c *cli.Context, screen *view.Screen) (*launcher.Known, error) {
-	own, after := split(c.Args().Slice())
-	if len(own) != 1 || len(after) > 0 {
-		return nil, usage("muster %s takes one run: its id, the beginning of one, or - for the latest; muster ps lists them", c.Command.Name)
+// known is the run that a command's one argument names, and how it is shown.
+type known struct {
+	*launcher.Known
+	screen *view.Screen
+	view   *view.Run
+}
+
+// onRun makes an action of what a command does with the run that its argument names.
+func onRun(do func(c *cli.Context, k known) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		own, after := split(c.Args().Slice())
+		if len(own) != 1 || len(after) > 0 {
+			return usage("muster %s takes one run: its id, the beginning of one, or - for the latest; muster ps lists them", c.Command.Name)
+		}
+		store, err := history.Open()
+		if err != nil {
+			return err
+		}
+		run, err := store.Find(own[0])
+		if err != nil {
+			return usage("%v", err)
+		}
+		screen := openScreen()
+		v, connect, err := reach(screen, run.Kind)
+		if err != nil {
+			return err
+		}
+		return do(c, known{&launcher.Known{Run: run, Connect: connect, Observer: v, History: store}, screen, v})
 	}
-	book, err := history.Open()
+}
+
+// state asks where the run stands.
+func (k known) state() (event.State, error) {
+	ctx, end := untilSignal()
+	defer end()
+	s, err := k.State(ctx)
+	k.screen.Status("")
 	if err != nil {
-		return nil, err
+		return s, report.Errorf(report.ExitUnreachable, "%v", err)
 	}
-	page, err := book.Find(own[0])
-	if err != nil {
-		return nil, usage("%v", err)
-	}
-	v, connect, err := reach(screen, page.Kind)
-	if err != nil {
-		return nil, err
-	}
-	return &launcher.Known{Page: page, Connect: connect, View: v, Notebook: book}, nil
+	return s, nil
+}
+
+// standing is where a run stands, for standard output.
+func (k known) standing(s event.State) view.Standing {
+	return view.Standing{Run: k.Run, State: s, Now: time.Now(), Width: k.screen.OutWidth()}
 }
 
 func psCommand() *cli.Command {
@@ -51,11 +80,10 @@ func psCommand() *cli.Command {
    muster ps
    muster ps --json | jq -r '.runs[] | select(.state == "running") | .run'`,
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "json", Usage: "one JSON object"},
+			jsonFlag(),
 			&cli.IntFlag{Name: "last", Value: 20, Usage: "show this many of the latest runs; 0: all"},
 		},
-		Action:       ps,
-		OnUsageError: onUsageError,
+		Action: ps,
 	}
 }
 
@@ -64,89 +92,100 @@ func ps(c *cli.Context) error {
 		return usage("muster ps takes no arguments; muster status RUN shows one run")
 	}
 	screen := openScreen()
-	book, err := history.Open()
+	store, err := history.Open()
 	if err != nil {
 		return err
 	}
-	pages, err := book.All()
+	runs, err := store.All()
 	if err != nil {
 		return err
 	}
-	if last := c.Int("last"); last > 0 && len(pages) > last {
-		pages = pages[len(pages)-last:]
+	if last := c.Int("last"); last > 0 && len(runs) > last {
+		runs = runs[len(runs)-last:]
 	}
 	ctx, end := untilSignal()
 	defer end()
-	runs, err := askAll(ctx, screen, book, pages)
+	listed, err := askAll(ctx, screen, store, runs)
 	if err != nil {
 		return err
 	}
 	if c.Bool("json") {
-		return view.RunsJSON(os.Stdout, runs)
+		return view.RunsJSON(os.Stdout, listed)
 	}
-	return view.Runs(os.Stdout, runs, time.Now())
+	return view.Runs(os.Stdout, listed, time.Now())
 }
 
 // askAll asks the head hosts of runs whose end is not known, all at once.
-func askAll(ctx context.Context, screen *view.Screen, book history.Store, pages []history.Run) ([]view.Listed, error) {
+func askAll(ctx context.Context, screen *view.Screen, store history.Store, runs []history.Run) ([]view.Listed, error) {
 	v := view.NewRun(screen)
-	connectors := map[string]launcher.Connector{}
-	runs := make([]view.Listed, len(pages))
+	connectors := map[string]fleet.Connector{}
+	listed := make([]view.Listed, len(runs))
 	var all sync.WaitGroup
-	for i, page := range pages {
-		runs[i].Run = page
-		if page.Outcome != "" {
+	for i, run := range runs {
+		listed[i].Run = run
+		if run.Outcome != "" {
 			continue
 		}
-		if connectors[page.Kind] == nil {
-			connect, err := connector(page.Kind, v)
+		if connectors[run.Kind] == nil {
+			connect, err := connector(run.Kind, v)
 			if err != nil {
 				return nil, err
 			}
-			connectors[page.Kind] = connect
+			connectors[run.Kind] = connect
 		}
-		known := launcher.Known{Page: page, Connect: connectors[page.Kind], View: v, Notebook: book}
-		all.Go(func() { runs[i].State, _ = known.State(ctx) }) // the state says why it is unknown
+		k := launcher.Known{Run: run, Connect: connectors[run.Kind], Observer: v, History: store}
+		all.Go(func() { listed[i].State, _ = k.State(ctx) }) // the state says why it is unknown
 	}
 	all.Wait()
 	screen.Status("")
-	return runs, nil
+	return listed, nil
 }
 
 func statusCommand() *cli.Command {
 	return &cli.Command{
-		Name:         "status",
-		Usage:        "show where a run stands, rank by rank",
-		ArgsUsage:    runArgument,
-		Description:  runHelp + "\n\n   muster status -\n   muster status llama-7f3a12 --json",
-		Flags:        []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "one JSON object"}},
-		Action:       status,
-		OnUsageError: onUsageError,
+		Name:        "status",
+		Usage:       "show where a run stands, rank by rank",
+		ArgsUsage:   runArgument,
+		Description: runHelp + "\n\n   muster status -\n   muster status llama-7f3a12 --json",
+		Flags:       []cli.Flag{jsonFlag()},
+		Action: onRun(func(c *cli.Context, k known) error {
+			s, err := k.state()
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return view.StatusJSON(os.Stdout, k.standing(s))
+			}
+			return view.Status(os.Stdout, k.standing(s))
+		}),
 	}
 }
 
-func status(c *cli.Context) error {
-	screen := openScreen()
-	k, err := known(c, screen)
-	if err != nil {
+func reportCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "report",
+		Usage:       "tell how a run ended and why",
+		ArgsUsage:   runArgument,
+		Description: runHelp + "\n\n   muster report -\n   muster report llama-7f3a12 --json | jq .first_cause",
+		Flags:       []cli.Flag{jsonFlag()},
+		Action:      onRun(showReport),
+	}
+}
+
+func showReport(c *cli.Context, k known) error {
+	s, err := k.state()
+	switch {
+	case err != nil:
 		return err
+	case s.Report == nil && s.Name == event.IsLost:
+		return session.LostRun(k.Run, s)
+	case s.Report == nil:
+		return usage("run %s is not over: it is %s", k.Run.ID, s.Name)
+	case c.Bool("json"):
+		return view.ReportJSON(os.Stdout, s.Report)
 	}
-	ctx, end := untilSignal()
-	defer end()
-	s, err := k.State(ctx)
-	screen.Status("")
-	if err != nil {
-		return &launcher.Failure{Exit: report.ExitUnreachable, Message: err.Error()}
-	}
-	if c.Bool("json") {
-		return view.StatusJSON(os.Stdout, standing(screen, k, s))
-	}
-	return view.Status(os.Stdout, standing(screen, k, s))
-}
-
-// standing is where a run stands, for standard output.
-func standing(screen *view.Screen, k *launcher.Known, s event.State) view.Standing {
-	return view.Standing{Run: k.Page, State: s, Now: time.Now(), Width: screen.OutWidth()}
+	view.Report(k.screen, s.Report)
+	return view.Peaks(os.Stdout, s.Report)
 }
 
 func logsCommand() *cli.Command {
@@ -164,17 +203,11 @@ func logsCommand() *cli.Command {
 			&cli.IntFlag{Name: "attempt", Value: -1, Usage: "of this attempt, the first is 0", DefaultText: "the newest"},
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what is still written"},
 		},
-		Action:       logs,
-		OnUsageError: onUsageError,
+		Action: onRun(logs),
 	}
 }
 
-func logs(c *cli.Context) error {
-	screen := openScreen()
-	k, err := known(c, screen)
-	if err != nil {
-		return err
-	}
+func logs(c *cli.Context, k known) error {
 	ranks, err := config.ParseRankSet(c.String("rank"))
 	if err != nil {
 		return usage("--%v", err)
@@ -186,9 +219,9 @@ func logs(c *cli.Context) error {
 	defer end()
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
-	screen.WhenLeft(enough)
+	k.screen.WhenLeft(enough)
 	err = k.Logs(ctx, launcher.Written{Ranks: ranks, Attempt: c.Int("attempt"), Follow: c.Bool("follow")})
-	return cmp.Or(screen.Left(), screen.Missing(), err)
+	return cmp.Or(k.screen.Left(), k.screen.Missing(), err)
 }
 
 func attachCommand() *cli.Command {
@@ -201,26 +234,17 @@ status is the run's. Ctrl-C and d do what they do in muster run.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "ranks", Aliases: []string{"rank"}, Value: "all", Usage: "show the output of these ranks only: all, none, or a list such as 0,3-5"},
 		},
-		Action:       attach,
-		OnUsageError: onUsageError,
+		Action: onRun(func(c *cli.Context, k known) error {
+			ranks, err := config.ParseRankSet(c.String("ranks"))
+			if err != nil {
+				return usage("--%v", err)
+			}
+			requests, end := listenForRequests(true)
+			defer end()
+			out, err := k.Attach(context.Background(), ranks, requests)
+			return ended(k.view, out, err)
+		}),
 	}
-}
-
-func attach(c *cli.Context) error {
-	screen := openScreen()
-	k, err := known(c, screen)
-	if err != nil {
-		return err
-	}
-	ranks, err := config.ParseRankSet(c.String("ranks"))
-	if err != nil {
-		return usage("--%v", err)
-	}
-	wishes, end := listenForWishes(true)
-	defer end()
-	exit, err := k.Attach(context.Background(), ranks, wishes)
-	screen.Status("")
-	return statusError(exit, err)
 }
 
 func stopCommand() *cli.Command {
@@ -236,18 +260,12 @@ func stopCommand() *cli.Command {
 			&cli.BoolFlag{Name: "now", Usage: "without grace"},
 			&cli.BoolFlag{Name: "drain", Usage: "start nothing more, and let what runs end by itself (mode = \"independent\")"},
 		},
-		Action:       stop,
-		OnUsageError: onUsageError,
+		Action: onRun(stop),
 	}
 }
 
-func stop(c *cli.Context) error {
-	screen := openScreen()
-	k, err := known(c, screen)
-	if err != nil {
-		return err
-	}
-	wishes, end := listenForWishes(false)
+func stop(c *cli.Context, k known) error {
+	requests, end := listenForRequests(false)
 	defer end()
 	how := launcher.StopGently
 	switch {
@@ -258,44 +276,6 @@ func stop(c *cli.Context) error {
 	case c.Bool("drain"):
 		how = launcher.StopDrain
 	}
-	exit, err := k.Stop(context.Background(), how, wishes)
-	screen.Status("")
-	return statusError(exit, err)
-}
-
-func reportCommand() *cli.Command {
-	return &cli.Command{
-		Name:         "report",
-		Usage:        "tell how a run ended and why",
-		ArgsUsage:    runArgument,
-		Description:  runHelp + "\n\n   muster report -\n   muster report llama-7f3a12 --json | jq .first_cause",
-		Flags:        []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "one JSON object"}},
-		Action:       showReport,
-		OnUsageError: onUsageError,
-	}
-}
-
-func showReport(c *cli.Context) error {
-	screen := openScreen()
-	k, err := known(c, screen)
-	if err != nil {
-		return err
-	}
-	ctx, end := untilSignal()
-	defer end()
-	s, err := k.State(ctx)
-	screen.Status("")
-	switch {
-	case err != nil:
-		return &launcher.Failure{Exit: report.ExitUnreachable, Message: err.Error()}
-	case s.Report == nil && s.Name == event.IsLost:
-		return &launcher.Failure{Exit: report.ExitUnreachable, Message: "run " + k.Page.ID + " is lost: " + s.Message}
-	case s.Report == nil:
-		return usage("run %s is not over: it is %s", k.Page.ID, s.Name)
-	}
-	if c.Bool("json") {
-		return view.ReportJSON(os.Stdout, s.Report)
-	}
-	view.Report(screen, s.Report)
-	return view.Peaks(os.Stdout, s.Report)
+	out, err := k.Stop(context.Background(), how, requests)
+	return ended(k.view, out, err)
 }

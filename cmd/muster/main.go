@@ -11,7 +11,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/muster-dev/muster/launcher"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/version"
 )
@@ -28,7 +27,7 @@ func run(args []string) int {
 }
 
 func newApp() *cli.App {
-	return &cli.App{
+	app := &cli.App{
 		Name:    "muster",
 		Usage:   "launch distributed training from one job file",
 		Version: version.String(),
@@ -71,7 +70,14 @@ lost; 75 refused before a worker was started; 70 a fault of muster itself;
 		// Errors are printed and turned into a status in one place: exitStatus.
 		ExitErrHandler: func(*cli.Context, error) {},
 	}
+	for _, c := range app.Commands {
+		c.OnUsageError = onUsageError
+	}
+	return app
 }
+
+// jsonFlag is a flag of its own for each command: urfave/cli keeps values in it.
+func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "one JSON object"} }
 
 // exitError ends the command with a status; whatever there was to say was said.
 type exitError int
@@ -113,7 +119,7 @@ func exitStatus(err error) int {
 	}
 	fmt.Fprintln(os.Stderr, "muster:", err)
 	var wrong usageError
-	var failed *launcher.Failure
+	var failed *report.Error
 	switch {
 	case errors.As(err, &wrong):
 		return report.ExitUsage

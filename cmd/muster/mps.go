@@ -23,10 +23,9 @@ your own runs have left, and touches nothing else.
    muster mps stop -H 'gpu[01-04]'`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "hosts", Aliases: []string{"H"}, Usage: "of these hosts, as muster probe takes them; none: of this machine"},
-			&cli.BoolFlag{Name: "json", Usage: "one JSON object"},
+			jsonFlag(),
 		},
-		Action:       mpsAction,
-		OnUsageError: onUsageError,
+		Action: mpsAction,
 	}
 }
 
@@ -46,8 +45,7 @@ func mpsAction(c *cli.Context) error {
 	}
 	ctx, end := untilSignal()
 	defer end()
-	look := launcher.MPS{Hosts: hosts, Connect: connect}
-	found, err := look.There(ctx, word == "stop")
+	found, err := launcher.MPS(ctx, hosts, connect, word == "stop")
 	screen.Status("")
 	if err != nil {
 		return err

@@ -33,10 +33,9 @@ func planCommand() *cli.Command {
 			&cli.IntFlag{Name: "env", Usage: "show the environment of this rank, each value with where it comes from", DefaultText: "none"},
 			&cli.BoolFlag{Name: "diff", Usage: "show what differs between ranks and between hosts"},
 			&cli.StringFlag{Name: "save", Usage: "write the plan to this file, for muster run --plan"},
-			&cli.BoolFlag{Name: "json", Usage: "one JSON object"},
+			jsonFlag(),
 		},
-		Action:       planJob,
-		OnUsageError: onUsageError,
+		Action: planJob,
 	}
 }
 
@@ -47,7 +46,9 @@ func planJob(c *cli.Context) error {
 	}
 	ctx, end := untilSignal()
 	defer end()
-	look := launcher.Look{Hosts: o.job.Hosts, Job: o.job, Environ: c.IsSet("env"), Connect: o.connect, View: o.view}
+	look := launcher.Look{
+		Hosts: o.job.Hosts, Job: o.job, Environ: c.IsSet("env"), Connect: o.connect, Observer: o.view,
+	}
 	p, seen, err := look.Plan(ctx)
 	o.screen.Status("")
 	if err != nil {
@@ -55,7 +56,7 @@ func planJob(c *cli.Context) error {
 	}
 	if path := c.String("save"); path != "" {
 		if err := planfile.Write(path, planfile.Of(p, o.source.WithoutSecrets())); err != nil {
-			return &launcher.Failure{Exit: report.ExitRefused, Message: err.Error()}
+			return report.Errorf(report.ExitRefused, "%v", err)
 		}
 		o.view.Say("the plan is in " + path + "; muster run --plan " + path + " runs it as long as the hosts are the same")
 	}
@@ -96,14 +97,14 @@ func sayUnsent(job *config.Job, say func(string)) {
 	}
 }
 
-// readPlan reads a saved plan and evaluates its job anew.
+// readPlan reads a saved plan and evaluates its job again.
 func readPlan(c *cli.Context, screen *view.Screen) (config.Source, *config.Job, *planfile.Saved, error) {
 	if c.Args().Present() || c.IsSet("var") {
 		return config.Source{}, nil, nil, usage("a saved plan has its job file, variables and words in it: muster run --plan FILE takes no others")
 	}
 	saved, err := planfile.Read(c.String("plan"))
 	if err != nil {
-		return config.Source{}, nil, nil, &launcher.Failure{Exit: report.ExitJobFile, Message: err.Error()}
+		return config.Source{}, nil, nil, report.Errorf(report.ExitJobFile, "%v", err)
 	}
 	source := saved.Source.WithEnviron(os.Environ())
 	job, err := evaluate(source, nil, screen)

@@ -25,10 +25,9 @@ no CUDA context is opened.
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "hosts", Aliases: []string{"H"}, Usage: "look at these hosts: ssh aliases, user@host:port, ranges, separated by commas"},
 			varFlag(),
-			&cli.BoolFlag{Name: "json", Usage: "one JSON object"},
+			jsonFlag(),
 		},
-		Action:       probe,
-		OnUsageError: onUsageError,
+		Action: probe,
 	}
 }
 
@@ -44,7 +43,7 @@ func probe(c *cli.Context) error {
 	}
 	ctx, end := untilSignal()
 	defer end()
-	look := launcher.Look{Hosts: hosts, Job: job, All: true, Connect: connect, View: v}
+	look := launcher.Look{Hosts: hosts, Job: job, All: true, Connect: connect, Observer: v}
 	found, err := look.Facts(ctx)
 	screen.Status("")
 	if err != nil {
@@ -52,7 +51,10 @@ func probe(c *cli.Context) error {
 	}
 	probed := make([]view.Probed, len(hosts))
 	for i, h := range hosts {
-		probed[i] = view.Probed{Name: h.Name, Address: h.Address, Facts: found[i].Facts, ClockOffset: &found[i].ClockOffset, ClockError: found[i].ClockError}
+		of := &found[i]
+		probed[i] = view.Probed{
+			Name: h.Name, Address: h.Address, Facts: of.Facts, ClockOffset: &of.ClockOffset, ClockError: of.ClockError,
+		}
 	}
 	if c.Bool("json") {
 		return view.ProbeJSON(os.Stdout, probed)

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-dev/muster/launcher"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/history"
+	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/launcher/planfile"
 	"github.com/muster-dev/muster/launcher/view"
 )
@@ -38,8 +39,7 @@ SIGUSR2 are passed on to every rank.`,
 			&cli.BoolFlag{Name: "detach", Usage: "leave once the workers run"},
 			&cli.StringFlag{Name: "ranks", Aliases: []string{"rank"}, Usage: "show the output of these ranks only: all, none, or a list such as 0,3-5", DefaultText: "logs.show of the job file"},
 		},
-		Action:       runJob,
-		OnUsageError: onUsageError,
+		Action: runJob,
 	}
 }
 
@@ -60,19 +60,30 @@ func runJob(c *cli.Context) error {
 		return err
 	}
 	sayUnsent(job, v.Say)
-	book, err := history.Open()
+	store, err := history.Open()
 	if err != nil {
 		return err
 	}
-	wishes, end := listenForWishes(true)
+	requests, end := listenForRequests(true)
 	defer end()
-	r := &launcher.Run{
-		Source: source, Job: job, Saved: saved, Show: show, Check: launcher.Checking(c.Bool("no-check")), Detach: c.Bool("detach"),
-		Connect: connect, View: v, Notebook: book, Wishes: wishes,
+	spec := launcher.Spec{
+		Source: source, Job: job, Saved: saved, Show: show, Detach: c.Bool("detach"),
+		Connect: connect, History: store, Requests: requests,
 	}
-	status, err := r.Do(context.Background())
-	screen.Status("")
-	return statusError(status, err)
+	if c.Bool("no-check") {
+		spec.Check = submission.CheckNone
+	}
+	out, err := launcher.Launch(context.Background(), spec, v)
+	return ended(v, out, err)
+}
+
+// ended shows the end of a run, and makes its exit status the command's.
+func ended(v *view.Run, out launcher.Outcome, err error) error {
+	if out.Report != nil {
+		v.Report(out.Report)
+	}
+	v.Phase("")
+	return statusError(out.Exit, err)
 }
 
 // jobToRun is the job of a job file, or of a saved plan.

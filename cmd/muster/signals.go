@@ -12,10 +12,10 @@ import (
 	"github.com/muster-dev/muster/launcher/report"
 )
 
-// listenForWishes turns signals, and the key d in a terminal, into wishes. What is ignored
+// listenForRequests turns signals, and the key d in a terminal, into requests. What is ignored
 // already stays so: SIGHUP under nohup, Ctrl-C where a script has put muster into the
 // background.
-func listenForWishes(keys bool) (wishes <-chan launcher.Wish, end func()) {
+func listenForRequests(keys bool) (requests <-chan launcher.Request, end func()) {
 	// A pipe without reader shows as an error of the write; the run goes on without it.
 	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 16)
@@ -25,12 +25,12 @@ func listenForWishes(keys bool) (wishes <-chan launcher.Wish, end func()) {
 			signal.Notify(signals, s)
 		}
 	}
-	out := make(chan launcher.Wish, 16)
+	out := make(chan launcher.Request, 16)
 	done := make(chan struct{})
 	var workers sync.WaitGroup
 	closeKeys := func() {}
 	if keys {
-		closeKeys = sync.OnceFunc(listenForKeys(map[byte]func(){'d': func() { out <- launcher.Wish{Detach: true, Reason: "detached"} }}))
+		closeKeys = sync.OnceFunc(listenForKeys(map[byte]func(){'d': func() { out <- launcher.Request{Detach: true, Reason: "detached"} }}))
 	}
 	workers.Go(func() { passOn(signals, out, done, func(exit int) { leaveSoon(exit, closeKeys) }) })
 	return out, func() {
@@ -55,23 +55,23 @@ func leaveSoon(exit int, closeKeys func()) {
 	})
 }
 
-// passOn makes wishes of signals; leave is called when all that muster may still do is to
+// passOn makes requests of signals; leave is called when all that muster may still do is to
 // leave.
-func passOn(signals <-chan os.Signal, out chan<- launcher.Wish, done <-chan struct{}, leave func(exit int)) {
+func passOn(signals <-chan os.Signal, out chan<- launcher.Request, done <-chan struct{}, leave func(exit int)) {
 	stops := 0
 	for {
 		select {
 		case s := <-signals:
-			w := wishOf(s)
-			if w.Stop {
+			r := requestOf(s)
+			if r.Stop {
 				stops++
-				w.Kill, w.Leave = stops >= 2, stops >= 3
+				r.Kill, r.Leave = stops >= 2, stops >= 3
 			}
-			if w.Leave {
-				leave(w.Exit)
+			if r.Leave {
+				leave(r.Exit)
 			}
 			select {
-			case out <- w:
+			case out <- r:
 			case <-done:
 				return
 			}
@@ -81,33 +81,33 @@ func passOn(signals <-chan os.Signal, out chan<- launcher.Wish, done <-chan stru
 	}
 }
 
-func wishOf(s os.Signal) launcher.Wish {
+func requestOf(s os.Signal) launcher.Request {
 	switch s {
 	case syscall.SIGTERM:
-		return launcher.Wish{Stop: true, Exit: report.ExitTerminated, Reason: "SIGTERM"}
+		return launcher.Request{Stop: true, Exit: report.ExitTerminated, Reason: "SIGTERM"}
 	case syscall.SIGHUP:
-		return launcher.Wish{Detach: true, Exit: report.ExitHangup, Reason: "SIGHUP (the terminal was closed)"}
+		return launcher.Request{Detach: true, Exit: report.ExitHangup, Reason: "SIGHUP (the terminal was closed)"}
 	case syscall.SIGQUIT:
-		return launcher.Wish{State: true}
+		return launcher.Request{State: true}
 	case syscall.SIGUSR1:
-		return launcher.Wish{Signal: "SIGUSR1"}
+		return launcher.Request{Signal: "SIGUSR1"}
 	case syscall.SIGUSR2:
-		return launcher.Wish{Signal: "SIGUSR2"}
+		return launcher.Request{Signal: "SIGUSR2"}
 	}
-	return launcher.Wish{Stop: true, Exit: report.ExitInterrupted, Reason: "Ctrl-C"}
+	return launcher.Request{Stop: true, Exit: report.ExitInterrupted, Reason: "Ctrl-C"}
 }
 
 // untilSignal is a context that the first Ctrl-C, SIGTERM or SIGHUP ends.
 func untilSignal() (context.Context, func()) {
-	wishes, end := listenForWishes(false)
+	requests, end := listenForRequests(false)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
 		for {
 			select {
-			case w := <-wishes:
-				if w.Exit != 0 {
-					cancel(&launcher.Failure{Exit: w.Exit, Message: w.Reason})
+			case r := <-requests:
+				if r.Exit != 0 {
+					cancel(report.Errorf(r.Exit, "%s", r.Reason))
 					return
 				}
 			case <-ctx.Done():

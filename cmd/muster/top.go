@@ -8,7 +8,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/muster-dev/muster/launcher"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
@@ -33,33 +32,30 @@ no terminal it is shown once.
 			&cli.BoolFlag{Name: "once", Usage: "once, not again and again"},
 			&cli.BoolFlag{Name: "series", Usage: "a JSON object a line for each rank and period that was kept"},
 		},
-		Action:       top,
-		OnUsageError: onUsageError,
+		Action: onRun(top),
 	}
 }
 
-func top(c *cli.Context) error {
-	screen := openScreen()
-	k, err := known(c, screen)
-	if err != nil {
-		return err
-	}
+func top(c *cli.Context, k known) error {
 	ctx, end := untilLeft()
 	defer end()
+	var err error
 	switch {
 	case c.Bool("series"):
-		err = k.Series(ctx, func(host string, line samples.Line) error { return view.SeriesLine(os.Stdout, host, line) })
+		err = k.Series(ctx, func(host string, line samples.Line) error {
+			return view.SeriesLine(os.Stdout, host, line)
+		})
 	case c.Bool("json"):
-		err = k.Top(ctx, c.Bool("once"), func(s event.State) error { return view.StatusLine(os.Stdout, standing(screen, k, s)) })
-	case c.Bool("once") || !screen.IsTerminal():
-		err = k.Top(ctx, true, func(s event.State) error { return view.Status(os.Stdout, standing(screen, k, s)) })
+		err = k.Top(ctx, c.Bool("once"), func(s event.State) error { return view.StatusLine(os.Stdout, k.standing(s)) })
+	case c.Bool("once") || !k.screen.IsTerminal():
+		err = k.Top(ctx, true, func(s event.State) error { return view.Status(os.Stdout, k.standing(s)) })
 	default:
-		table := view.NewTop(screen, k.Page)
-		screen.Status("")
+		table := view.NewTop(k.screen, k.Run)
+		k.screen.Status("")
 		err = k.Top(ctx, false, func(s event.State) error { return table.Show(s, time.Now()) })
 		table.End()
 	}
-	screen.Status("")
+	k.screen.Status("")
 	if left := (*leftError)(nil); errors.As(err, &left) {
 		return nil
 	}
@@ -77,7 +73,7 @@ func untilLeft() (context.Context, func()) {
 	outer, end := untilSignal()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	stop := context.AfterFunc(outer, func() {
-		var failed *launcher.Failure
+		var failed *report.Error
 		if errors.As(context.Cause(outer), &failed) && failed.Exit == report.ExitInterrupted {
 			cancel(&leftError{})
 		}

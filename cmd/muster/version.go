@@ -11,9 +11,8 @@ import (
 
 func versionCommand() *cli.Command {
 	return &cli.Command{
-		Name:         "version",
-		Usage:        "say which muster this is, and which hosts it can start programs on",
-		OnUsageError: onUsageError,
+		Name:  "version",
+		Usage: "say which muster this is, and which hosts it can start programs on",
 		Action: func(c *cli.Context) error {
 			fmt.Printf("muster %s (%s, %s/%s)\n", version.String(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			programs, err := carriedPrograms()

@@ -131,7 +131,7 @@ var rules = []rule{
 		why:  "printing stands at the end: a printer decides nothing and asks nobody",
 	},
 	{
-		from:   []string{"launcher"},
+		from:   []string{"launcher", "launcher/fleet", "launcher/session"},
 		not:    []string{hcl, cty, cli, ssh, nvml, term, "os", "os/exec", "launcher/agent/...", "launcher/coordinator", "launcher/view"},
 		direct: true,
 		why:    "the phases in order as the user's command sees them; each phase's own matters are in its package",
@@ -175,7 +175,7 @@ type only struct {
 var onlies = []only{
 	{"launcher/testbed", []string{"launcher/testbed/cmd/...", "launcher/bench"}, "programs that import it can be started as a host's init"},
 	{"launcher/agent/...", []string{"cmd/muster", "cmd/muster-agent", "launcher/agent/..."}, "keeper and agent are programs; the rest talks to them"},
-	{"launcher/remote", []string{"cmd/muster", "launcher"}, "one package connects, and its callers hand it in"},
+	{"launcher/remote", []string{"cmd/muster", "launcher", "launcher/fleet", "launcher/session"}, "one package connects, and its callers hand it in"},
 	{"launcher/view", []string{"cmd/muster"}, "printing stands at the end"},
 	{"github.com/urfave/cli/v2", []string{"cmd/muster"}, "the command line is the command's matter"},
 	{"golang.org/x/crypto/ssh/...", []string{"launcher/remote/...", "launcher/testbed/..."}, "one package speaks SSH"},

@@ -60,6 +60,17 @@ func (s RankSet) Has(rank int) bool {
 	return false
 }
 
+// In returns the ranks below size that are in the set.
+func (s RankSet) In(size int) []int {
+	var ranks []int
+	for rank := range size {
+		if s.Has(rank) {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
+}
+
 // String is the set as ParseRankSet reads it.
 func (s RankSet) String() string {
 	switch {

@@ -2,12 +2,13 @@ package launcher
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/muster-dev/muster/launcher/config"
 )
 
-func TestTheJobsOwnPythonMeasures(t *testing.T) {
+func TestCollective_TheJobsOwnPythonMeasures(t *testing.T) {
 	for _, test := range []struct {
 		python  string
 		command []string
@@ -23,20 +24,17 @@ func TestTheJobsOwnPythonMeasures(t *testing.T) {
 	}
 }
 
-func TestARunThatMeasuresTooLongIsEnded(t *testing.T) {
-	asked := make(chan Wish, 1)
-	wishes, stop := untilLate(asked, 50*time.Millisecond)
-	defer stop()
-	asked <- Wish{Stop: true, Reason: "Ctrl-C"}
-	if w := <-wishes; w.Reason != "Ctrl-C" {
-		t.Errorf("%+v", w)
-	}
-	select {
-	case w := <-wishes:
-		if !w.Stop || !w.Kill {
-			t.Errorf("%+v", w)
+func TestCollective_ARunThatMeasuresTooLongIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(chan Request, 1)
+		requests, stop := withDeadline(asked, time.Minute)
+		defer stop()
+		asked <- Request{Stop: true, Reason: "Ctrl-C"}
+		if r := <-requests; r.Reason != "Ctrl-C" {
+			t.Errorf("%+v", r)
 		}
-	case <-time.After(10 * time.Second):
-		t.Error("it goes on")
-	}
+		if r := <-requests; !r.Stop || !r.Kill {
+			t.Errorf("%+v", r)
+		}
+	})
 }

@@ -1,4 +1,4 @@
-package launcher
+package session
 
 import (
 	"context"
@@ -43,11 +43,11 @@ func TestALargeReportReachesWhoWatches(t *testing.T) {
 	pb.RegisterControlServer(server, talkative{size: 20 << 20})
 	go func() { _ = server.Serve(l) }()
 	defer server.Stop()
-	c, err := dialControl(t.Context(), here{}, socket)
+	c, err := Dial(t.Context(), here{}, socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.close()
+	defer c.Close()
 	stream, err := c.client.Watch(t.Context(), &pb.WatchRequest{})
 	if err != nil {
 		t.Fatal(err)
