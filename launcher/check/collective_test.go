@@ -10,6 +10,7 @@ import (
 	"github.com/muster-dev/muster/launcher/collective"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plan/place"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // measuring is what healthy hosts of two ranks each say.
@@ -19,7 +20,7 @@ func measuring(hosts int) *Measured {
 	for h := range hosts {
 		m.Plan.Hosts = append(m.Plan.Hosts, plan.Host{Name: fmt.Sprintf("gpu%02d", h+1), FirstRank: 2 * h, Share: place.Share{Ranks: 2}})
 		for r := range 2 {
-			m.Plan.Ranks = append(m.Plan.Ranks, plan.Rank{Rank: 2*h + r, Host: h, Local: r, Device: &plan.Device{Index: r}})
+			m.Plan.Ranks = append(m.Plan.Ranks, plan.Rank{Rank: 2*h + r, Host: h, Local: r, Device: &plan.Device{ID: gpu.ID{Index: r}}})
 		}
 		ranks = append(ranks, 2)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/allocator"
 	"github.com/muster-dev/muster/launcher/check/nccl"
 	"github.com/muster-dev/muster/launcher/memory"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Source is everything that decides what a job file means. It travels to the
@@ -159,18 +160,12 @@ type RankScope struct {
 	Global, Local, WorldSize int
 	HostName                 string
 	HostIndex                int
-	GPU                      *RankGPU // nil: the rank has none, and gpu.* is null
+	GPU                      *gpu.ID // nil: the rank has none, and gpu.* is null
 	// HostEnv is the host's own environment, at least what Job.HostEnvNames lists as far
 	// as it is set there. What is not set is "" to expressions.
 	HostEnv map[string]string
 
 	trial bool // gpu.* and env_of_host are not known yet
-}
-
-// RankGPU is the GPU of a rank.
-type RankGPU struct {
-	UUID, PCI string
-	Index     int // in nvidia-smi
 }
 
 // EnvVar is one variable of the job's env for one rank.

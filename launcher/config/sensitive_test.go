@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // theSecret has digits, so that it is no number, word or name by chance.
@@ -69,7 +71,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 				continue
 			}
 			checkHidden(t, text, fmt.Sprint(job.Command, job.Hosts, job.Placement, job.Allocator, job.Forward))
-			vars, more := job.EnvOf(0, RankScope{GPU: &RankGPU{UUID: "GPU-1"}, HostEnv: map[string]string{"X": "x"}})
+			vars, more := job.EnvOf(0, RankScope{GPU: &gpu.ID{UUID: "GPU-1"}, HostEnv: map[string]string{"X": "x"}})
 			checkHidden(t, text, printed(src, more)+fmt.Sprintf("%v %+v %#v %s", vars, vars, vars, vars))
 			for _, v := range vars {
 				if hasSecret(v.Name) || hasSecret(v.Value) && !v.Sensitive {
@@ -263,7 +265,7 @@ job "x" {
 	if got := job.HostEnvNames(); !slices.Equal(got, []string{"B_VAR", "C_VAR", "LD_LIBRARY_PATH"}) {
 		t.Errorf("got %v", got)
 	}
-	scope := RankScope{GPU: &RankGPU{UUID: "GPU-1", PCI: "0000:1b:00.0", Index: 3}, HostEnv: map[string]string{"LD_LIBRARY_PATH": "/lib", "B_VAR": "x:y"}}
+	scope := RankScope{GPU: &gpu.ID{UUID: "GPU-1", PCI: "0000:1b:00.0", Index: 3}, HostEnv: map[string]string{"LD_LIBRARY_PATH": "/lib", "B_VAR": "x:y"}}
 	vars, diags := job.EnvOf(1, scope)
 	if want := "[C= G=GPU-1/3/0000:1b:00.0 I=3.5 LD=/opt:/lib PY=x:y;/src]"; len(diags) > 0 || fmt.Sprint(vars) != want {
 		t.Errorf("got %v %v", vars, diags)

@@ -76,7 +76,7 @@ func (b *brain) devicesOf(rank, host int, seen *evidence.Devices) []failure.GPU 
 	var all []failure.GPU
 	for i, before := range b.plan.Before(host) {
 		d := before.Device
-		g := failure.GPU{Index: d.Index, Seen: b.seenAs(rank, host, i), UUID: d.UUID, PCI: d.PCI}
+		g := failure.GPU{ID: d.ID, Seen: b.seenAs(rank, host, i)}
 		for _, r := range b.plan.Ranks[b.plan.Hosts[host].FirstRank : b.plan.Hosts[host].FirstRank+b.plan.Hosts[host].Ranks] {
 			if r.Device != nil && r.Device.UUID == d.UUID {
 				g.Ranks++

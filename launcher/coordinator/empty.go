@@ -127,7 +127,7 @@ func notEmpty(before []plan.Before, s *gpu.Usage, others bool) []string {
 		}
 		for _, held := range s.Holders {
 			if held.UUID == d.Device.UUID && held.Kind != "graphics" && !held.Serves && (!d.PIDs[held.PID] || others && held.Bytes != nil && *held.Bytes > leftOver) {
-				holders = append(holders, holderWords(held))
+				holders = append(holders, held.String())
 			}
 		}
 		used, known := s.Used[d.Device.UUID]
@@ -139,17 +139,6 @@ func notEmpty(before []plan.Before, s *gpu.Usage, others bool) []string {
 		}
 	}
 	return still
-}
-
-func holderWords(h gpu.Holder) string {
-	words := fmt.Sprintf("pid %d", h.PID)
-	if h.User != "" {
-		words += " of " + h.User
-	}
-	if h.Command != "" {
-		words += " (" + h.Command + ")"
-	}
-	return words
 }
 
 // isEmpty reports whether a wait is over, and looks again where it is time. Time is up for

@@ -111,7 +111,7 @@ func (b *brain) rankReport(rank int, s *rankState) report.Rank {
 	}
 	r.Host = b.hosts[s.host].name
 	if d := b.placeOf(rank).Device; d != nil {
-		r.GPU = &report.GPU{Name: d.String(), Index: d.Index, Seen: b.plan.Seen(s.place), UUID: d.UUID, PCI: d.PCI}
+		r.GPU = &report.GPU{Name: d.String(), ID: d.ID, Seen: b.plan.Seen(s.place)}
 	}
 	return r
 }

@@ -13,8 +13,8 @@ const card = 80 << 30
 // machine is a host with two GPUs of the plan; the worker has the first.
 func machine(change func(gpus []GPU)) []GPU {
 	gpus := []GPU{
-		{Index: 4, Seen: 0, UUID: "GPU-a", PCI: "00000000:0F:00.0", Mine: true, Ranks: 1},
-		{Index: 5, Seen: 1, UUID: "GPU-b", PCI: "00000000:1F:00.0", Ranks: 1},
+		{ID: gpu.ID{Index: 4, UUID: "GPU-a", PCI: "00000000:0F:00.0"}, Seen: 0, Mine: true, Ranks: 1},
+		{ID: gpu.ID{Index: 5, UUID: "GPU-b", PCI: "00000000:1F:00.0"}, Seen: 1, Ranks: 1},
 	}
 	change(gpus)
 	return gpus

@@ -31,10 +31,8 @@ type Evidence struct {
 
 // GPU is a device of the worker's host.
 type GPU struct {
-	Index  int    // nvidia-smi's
-	Seen   int    // as the worker's programs number it: N of cuda:N; negative where it does not see it
-	UUID   string // of the MIG instance, where it is one
-	PCI    string
+	gpu.ID
+	Seen   int  // as the worker's programs number it: N of cuda:N; negative where it does not see it
 	Mine   bool // the plan gave it to this rank
 	Ranks  int  // that the plan has put on it
 	Before *Use // the last snapshot while the worker ran

@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 func rank(n int, at float64, e Evidence) RankEvidence {
@@ -127,7 +128,7 @@ func TestTheSameFailureHasTheSameSignature(t *testing.T) {
 
 // Ranks that share a GPU share what the driver reports of it: who ended by itself came first.
 func TestOfRanksThatShareAFaultTheOneThatEndedByItselfIsFirst(t *testing.T) {
-	xid := []GPU{{Index: 1, Mine: true, UUID: "GPU-1", Xids: []Xid{{Number: 31, At: 2}}}}
+	xid := []GPU{{ID: gpu.ID{Index: 1, UUID: "GPU-1"}, Mine: true, Xids: []Xid{{Number: 31, At: 2}}}}
 	found, ok := First([]RankEvidence{
 		{Rank: 0, Host: "a", Evidence: Evidence{Signal: "SIGKILL", Sent: "SIGKILL", At: 2.4, GPUs: xid}},
 		{Rank: 1, Host: "a", Evidence: Evidence{Code: 1, At: 2.3, GPUs: xid, Worker: evidence.Worker{Stderr: []byte("torch.AcceleratorError: CUDA error: an illegal memory access was encountered\n")}}},

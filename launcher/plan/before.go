@@ -30,8 +30,7 @@ func (p *Plan) Before(host int) []Before {
 		b := Before{Device: d, Total: gpu.OrZero(total), Used: gpu.OrZero(used), PIDs: map[int]bool{}}
 		for _, held := range device.Processes(g, d) {
 			b.PIDs[held.PID] = true
-			b.Holders = append(b.Holders, gpu.Holder{UUID: d.UUID, PID: held.PID, Rank: gpu.Nobody, Kind: held.Kind,
-				Bytes: held.Memory, User: known.Owners[held.PID], Command: held.Name})
+			b.Holders = append(b.Holders, g.Holder(held, known.Owners))
 		}
 		all = append(all, b)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/launcher/samples"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Version counts incompatible changes of the JSON form.
@@ -188,11 +189,9 @@ const NotRun = "not_run"
 
 // GPU is the device of a rank, by all its names.
 type GPU struct {
-	Name  string `json:"name"`    // as muster's tables have it: "GPU 5", "MIG device 0 of GPU 1"
-	Index int    `json:"index"`   // as nvidia-smi shows it
-	Seen  int    `json:"seen_as"` // as the rank's own programs show it: N of cuda:N
-	UUID  string `json:"uuid"`
-	PCI   string `json:"pci"`
+	Name string `json:"name"` // as muster's tables have it: "GPU 5", "MIG device 0 of GPU 1"
+	gpu.ID
+	Seen int `json:"seen_as"` // as the rank's own programs show it: N of cuda:N
 }
 
 // End is how a worker ended.

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // of are values of which these are known; sizes in GiB.
@@ -81,7 +82,7 @@ func TestStatusWithoutSamplesHasNoEmptyColumns(t *testing.T) {
 
 func TestTheReportShowsPeaksByAttemptAndPhase(t *testing.T) {
 	rep := &report.Report{Ranks: []report.Rank{
-		{Rank: 0, Host: "gpu01", GPU: &report.GPU{Index: 3}, Peaks: []samples.Peak{
+		{Rank: 0, Host: "gpu01", GPU: &report.GPU{ID: gpu.ID{Index: 3}}, Peaks: []samples.Peak{
 			{Attempt: 0, Phase: samples.PhaseStart, Most: of(map[samples.Metric]float64{samples.Process: 70, samples.DeviceUsed: 71, samples.RSS: 5})},
 			{Attempt: 1, Phase: samples.PhaseStart, Most: of(map[samples.Metric]float64{samples.Process: 60, samples.DeviceUsed: 61, samples.RSS: 5})},
 			{Attempt: 1, Phase: samples.PhaseLater, Most: of(map[samples.Metric]float64{samples.Process: 64, samples.DeviceUsed: 65, samples.RSS: 7})},

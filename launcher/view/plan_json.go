@@ -6,6 +6,7 @@ import (
 	"github.com/muster-dev/muster/launcher/mps"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plan/environ"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 type planJSON struct {
@@ -66,11 +67,9 @@ type planTaskJSON struct {
 }
 
 type planGPUJSON struct {
-	Index int    `json:"index"`
-	UUID  string `json:"uuid"`
-	PCI   string `json:"pci"`
-	Name  string `json:"name"`
-	MIG   *int   `json:"mig,omitempty"` // number of the MIG device on its GPU
+	gpu.ID
+	Name string `json:"name"`
+	MIG  *int   `json:"mig,omitempty"` // number of the MIG device on its GPU
 	// Profile is the MIG device's, such as "1g.10gb".
 	Profile string `json:"profile,omitempty"`
 	Seen    int    `json:"seen_as"` // its number to the rank
@@ -140,7 +139,7 @@ func rankJSON(p *plan.Plan, r plan.Rank) (planRankJSON, error) {
 		out.NIC = &r.NIC
 	}
 	if d := r.Device; d != nil {
-		out.GPU = &planGPUJSON{Index: d.Index, UUID: d.UUID, PCI: d.PCI, Name: d.Name, Seen: p.Seen(r.Rank)}
+		out.GPU = &planGPUJSON{ID: d.ID, Name: d.Name, Seen: p.Seen(r.Rank)}
 		if d.IsInstance() {
 			out.GPU.MIG, out.GPU.Profile = &d.MIG, d.Profile
 		}

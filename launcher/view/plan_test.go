@@ -13,6 +13,7 @@ import (
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plan/environ"
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // twoMachines are two HGX machines with GPUs of their own.
@@ -146,8 +147,8 @@ func TestAFailureNamesTheCardThatTheRankCallsOtherwise(t *testing.T) {
 	r := &report.Report{Run: "llama-1", Outcome: report.Failed, Exit: 1,
 		FirstCause: &report.Cause{Rank: &rank, Message: "rank 1 on hgx01 ended with exit status 1", Tail: "ncclInvalidUsage: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000\n"},
 		Ranks: []report.Rank{
-			{Rank: 0, Host: "hgx01", GPU: &report.GPU{Name: "GPU 3", Index: 3, Seen: 0, UUID: "GPU-c3", PCI: "0000:4b:00.0"}},
-			{Rank: 1, Host: "hgx01", GPU: &report.GPU{Name: "GPU 5", Index: 5, Seen: 1, UUID: "GPU-a5", PCI: "0000:6b:00.0"}, Ends: []report.End{{Exit: 1}}},
+			{Rank: 0, Host: "hgx01", GPU: &report.GPU{ID: gpu.ID{Index: 3, UUID: "GPU-c3", PCI: "0000:4b:00.0"}, Name: "GPU 3", Seen: 0}},
+			{Rank: 1, Host: "hgx01", GPU: &report.GPU{ID: gpu.ID{Index: 5, UUID: "GPU-a5", PCI: "0000:6b:00.0"}, Name: "GPU 5", Seen: 1}, Ends: []report.End{{Exit: 1}}},
 		}}
 	text := string(failureScreen(&stream{}, r))
 	for _, part := range []string{"its device: GPU 5 of hgx01, PCI 0000:6b:00.0, GPU-a5; the rank itself calls it GPU 1 (cuda:1)",
@@ -163,8 +164,8 @@ func TestAFailureOfNCCLOnMIGDevicesIsNotPutDownToTheScript(t *testing.T) {
 	r := &report.Report{Run: "llama-1", Outcome: report.Failed, Exit: 1,
 		FirstCause: &report.Cause{Rank: &rank, Message: "rank 1 on vm7 ended with exit status 1", Tail: "NCCL WARN Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this configuration.\n"},
 		Ranks: []report.Rank{
-			{Rank: 0, Host: "vm7", GPU: &report.GPU{Name: "MIG device 0 of GPU 3", Index: 3, UUID: "MIG-c3", PCI: "0000:4b:00.0"}},
-			{Rank: 1, Host: "vm7", GPU: &report.GPU{Name: "MIG device 1 of GPU 3", Index: 3, UUID: "MIG-a5", PCI: "0000:4b:00.0"}, Ends: []report.End{{Exit: 1}}},
+			{Rank: 0, Host: "vm7", GPU: &report.GPU{ID: gpu.ID{Index: 3, UUID: "MIG-c3", PCI: "0000:4b:00.0"}, Name: "MIG device 0 of GPU 3"}},
+			{Rank: 1, Host: "vm7", GPU: &report.GPU{ID: gpu.ID{Index: 3, UUID: "MIG-a5", PCI: "0000:4b:00.0"}, Name: "MIG device 1 of GPU 3"}, Ends: []report.End{{Exit: 1}}},
 		}}
 	text := string(failureScreen(&stream{}, r))
 	if !strings.Contains(text, "NCCL takes MIG devices of one GPU for one") || strings.Contains(text, "choose by LOCAL_RANK") {

@@ -80,9 +80,14 @@ func (g *GPU) DeviceOf(p Process) string { return deviceOf(g.UUID, g.MIG.Instanc
 
 func deviceOf(uuid string, instances []MIGInstance, p Process) string {
 	for _, m := range instances {
-		if p.GI != nil && m.GI != nil && *p.GI == *m.GI && (p.CI == nil || m.CI == nil || *p.CI == *m.CI) {
+		if p.On(m) {
 			return m.UUID
 		}
 	}
 	return uuid
+}
+
+// On reports whether a process of a GPU runs on one of its MIG instances.
+func (p Process) On(m MIGInstance) bool {
+	return p.GI != nil && m.GI != nil && *p.GI == *m.GI && (p.CI == nil || m.CI == nil || *p.CI == *m.CI)
 }

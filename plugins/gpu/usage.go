@@ -1,5 +1,10 @@
 package gpu
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Nobody is the rank of a process that belongs to no rank of the run.
 const Nobody = -1
 
@@ -15,6 +20,34 @@ type Holder struct {
 	Command string  `json:"command,omitempty"`
 	// Serves is set for the server of one of the run's own MPS daemons.
 	Serves bool `json:"serves,omitempty"`
+}
+
+// Holder is the process as a holder of its device; owners are users by pid.
+func (g *GPU) Holder(p Process, owners map[int]string) Holder {
+	return Holder{UUID: g.DeviceOf(p), PID: p.PID, Rank: Nobody, Kind: p.Kind, Bytes: p.Memory, User: owners[p.PID], Command: p.Name}
+}
+
+// String names the process: "pid 4242 of ann (python train.py)".
+func (h Holder) String() string {
+	text := fmt.Sprintf("pid %d", h.PID)
+	if h.User != "" {
+		text += " of " + h.User
+	}
+	if h.Command != "" {
+		text += " (" + h.Command + ")"
+	}
+	return text
+}
+
+// Program is the program's name without its folder and arguments; "" where the driver does
+// not know it, as of other containers' processes.
+func (h Holder) Program() string {
+	name, _, _ := strings.Cut(h.Command, " ")
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	if strings.HasPrefix(name, "[") {
+		return ""
+	}
+	return name
 }
 
 // Usage is a snapshot of who uses the devices of a host.

@@ -14,11 +14,9 @@ import (
 
 // Device is what a rank is given: a GPU, or a MIG instance of one.
 type Device struct {
-	Index int    // of the GPU, as nvidia-smi shows it
-	MIG   int    // of the instance on its GPU; wholeGPU where it is none
-	UUID  string // of the instance, where it is one
-	PCI   string // of the GPU
-	Name  string // of the GPU, and the instance's profile
+	gpu.ID
+	MIG  int    // of the instance on its GPU; wholeGPU where it is none
+	Name string // of the GPU, and the instance's profile
 	// Profile is the instance's, such as "1g.10gb"; "" for a GPU, or where it is not known.
 	Profile string `json:",omitempty"`
 
@@ -81,14 +79,14 @@ func All(d *facts.Devices) []Device {
 }
 
 func whole(g *gpu.GPU, card int) Device {
-	return Device{Index: g.Index, MIG: wholeGPU, UUID: g.UUID, PCI: g.PCI, Name: g.Name, Card: card}
+	return Device{ID: g.ID(), MIG: wholeGPU, Name: g.Name, Card: card}
 }
 
 // Instances are the MIG devices of a GPU at a position in the facts.
 func Instances(g *gpu.GPU, card int) []Device {
 	all := make([]Device, len(g.MIG.Instances))
 	for i, m := range g.MIG.Instances {
-		all[i] = Device{Index: g.Index, MIG: m.Index, UUID: m.UUID, PCI: g.PCI, Profile: m.Profile, Card: card,
+		all[i] = Device{ID: g.InstanceID(m), MIG: m.Index, Profile: m.Profile, Card: card,
 			Name: strings.TrimSpace(g.Name + " " + m.Profile)}
 	}
 	return all

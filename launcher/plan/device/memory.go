@@ -35,7 +35,7 @@ func Processes(g *gpu.GPU, d Device) []gpu.Process {
 		return g.Processes
 	}
 	m := instance(g, d)
-	return processesIf(g, func(p gpu.Process) bool { return m != nil && sameID(p.GI, m.GI) && sameID(p.CI, m.CI) })
+	return processesIf(g, func(p gpu.Process) bool { return m != nil && p.On(*m) })
 }
 
 // Besides are the processes that hold a device's memory in use: those of the other compute instances too that share it.
@@ -44,7 +44,7 @@ func Besides(g *gpu.GPU, d Device) []gpu.Process {
 	if gi == nil {
 		return Processes(g, d)
 	}
-	return processesIf(g, func(p gpu.Process) bool { return sameID(p.GI, gi) })
+	return processesIf(g, func(p gpu.Process) bool { return p.GI != nil && *p.GI == *gi })
 }
 
 func processesIf(g *gpu.GPU, is func(gpu.Process) bool) []gpu.Process {
@@ -59,5 +59,3 @@ func GPUInstance(g *gpu.GPU, d Device) *int {
 	}
 	return nil
 }
-
-func sameID(a, b *int) bool { return a != nil && b != nil && *a == *b }

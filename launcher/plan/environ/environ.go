@@ -109,7 +109,7 @@ func (b *builder) given(r plan.Rank) ([]plan.Var, error) {
 		HostName: b.Hosts[b.host].Name, HostIndex: b.host, HostEnv: b.environ(),
 	}
 	if d := r.Device; d != nil {
-		scope.GPU = &config.RankGPU{UUID: d.UUID, PCI: d.PCI, Index: d.Index}
+		scope.GPU = &d.ID
 	}
 	vars, diags := b.Config.EnvUnder(b.meeting.InForce.Rules, b.host, scope)
 	if diags.HasErrors() {

@@ -9,10 +9,6 @@ import (
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
-// idleMemory is what may be in use on a GPU that nobody computes on: the driver's own, and traces of its clients. In
-// bytes.
-const idleMemory = 1 << 30
-
 // candidates are the devices that can be had, and why others cannot.
 type candidates struct {
 	idle    []device.Device
@@ -66,7 +62,7 @@ func busy(s *site, d device.Device) string {
 	var holders []string
 	for _, p := range device.Processes(g, d) {
 		if p.Kind != "graphics" {
-			holders = append(holders, describeHolder(s, p))
+			holders = append(holders, g.Holder(p, s.devices.Owners).String())
 		}
 	}
 	if used == nil {
@@ -79,24 +75,12 @@ func busy(s *site, d device.Device) string {
 	switch {
 	case len(holders) > 0:
 		return fmt.Sprintf("%s in use by %s", text.GiB(*used), strings.Join(holders, ", "))
-	case unexplained > idleMemory:
+	case unexplained > gpu.IdleMemory:
 		return fmt.Sprintf(
 			"%s in use that no process here explains: somebody's in another container, or what a dead process has left",
 			text.GiB(unexplained))
 	}
 	return ""
-}
-
-// describeHolder names a process, and whose it is where that can be seen.
-func describeHolder(s *site, p gpu.Process) string {
-	text := fmt.Sprintf("pid %d", p.PID)
-	if user := s.devices.Owners[p.PID]; user != "" {
-		text += " of " + user
-	}
-	if p.Name != "" {
-		text += " (" + p.Name + ")"
-	}
-	return text
 }
 
 // noteUnknown names devices that are taken for idle because nothing is known of their use.
