@@ -49,7 +49,7 @@ func (s *sampler) begin(c *message.Start, attempt int, devices func(context.Cont
 		})
 	}
 	means := sampling.Means{
-		File: s.file, Owners: s.owners, Tell: s.report, Devices: devices,
+		File: s.file, Owners: s.owners, Report: s.report, Devices: devices,
 		Pace: func() time.Duration { return time.Duration(s.pace.Load()) },
 	}
 	s.current, s.running = sampling.Begin(means, attempt, c.Slots, ranks), true
@@ -64,7 +64,7 @@ func (s *sampler) started(c *message.Start) (ranks []sampling.Rank) {
 		}
 		one := sampling.Rank{
 			Rank: r.Rank, Attempt: c.Attempt, Slot: r.Local, Device: r.Device, Seen: r.Seen, Alone: c.Alone, Began: w.Began,
-			Told: w.Socket.Latest,
+			Reported: w.Socket.Latest,
 		}
 		if w.Log != nil {
 			one.Written = w.Log.Taken

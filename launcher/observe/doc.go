@@ -1,7 +1,5 @@
-// Package observe is what a program tells of itself while it runs: how far it is, what it
-// does, numbers of its own, and what torch holds of GPU memory. It reads lines and keeps the
-// newest of each; it is pure, and small enough for the agent. Where lines come from and who
-// is told is not its business.
+// Package observe keeps what a program reports about itself while it runs: how far it is, what it does, numbers of its
+// own, and what torch holds of GPU memory. It reads lines and keeps the newest of each.
 //
 // The protocol: a worker finds the path of a unix datagram socket in MUSTER_SOCKET, one per
 // rank. A datagram is one line, or several:

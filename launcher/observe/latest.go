@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // Latest is the newest that is known of a rank. Times are seconds since its worker began.
@@ -22,28 +23,20 @@ type Latest struct {
 	CheckpointAt float64 `json:"checkpoint_at,omitempty"`
 	// Torch is nil where the job file does not ask for it.
 	Torch *Torch `json:"torch,omitempty"`
-	// Refused counts lines that were not understood or were one too many; the newest reason
-	// is in RefusedWhy.
+	// Refused counts lines that were not understood or were one too many; RefusedWhy is the newest reason.
 	Refused    int    `json:"refused,omitempty"`
 	RefusedWhy string `json:"refused_why,omitempty"`
 }
 
-// Value is a number of the program's own. JSON has no NaN and no infinity: they are the
-// texts "nan", "inf" and "-inf" there.
+// Value is a number of the program's own. JSON has no NaN and no infinity: they are the texts "nan", "inf" and "-inf".
 type Value float64
 
 // MarshalJSON writes a number, or a text where JSON has no such number.
 func (v Value) MarshalJSON() ([]byte, error) {
-	switch f := float64(v); {
-	case math.IsNaN(f):
-		return []byte(`"nan"`), nil
-	case math.IsInf(f, 1):
-		return []byte(`"inf"`), nil
-	case math.IsInf(f, -1):
-		return []byte(`"-inf"`), nil
-	default:
-		return json.Marshal(f)
+	if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+		return json.Marshal(strings.TrimPrefix(strings.ToLower(strconv.FormatFloat(f, 'f', -1, 64)), "+"))
 	}
+	return json.Marshal(float64(v))
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
@@ -97,8 +90,7 @@ type TorchDevice struct {
 	Inactive      uint64 `json:"inactive"` // parts of blocks that are split: free, and not to be given back
 	PeakAllocated uint64 `json:"peak_allocated"`
 	PeakReserved  uint64 `json:"peak_reserved"`
-	// LargestFree is the largest block of the pool that nothing uses; nil where finding out
-	// costs too much.
+	// LargestFree is the largest block of the pool that nothing uses; nil where finding out costs too much.
 	LargestFree *uint64   `json:"largest_free,omitempty"`
 	Retries     uint64    `json:"retries,omitempty"` // of allocations, after giving back the pool
 	OOMs        uint64    `json:"ooms,omitempty"`

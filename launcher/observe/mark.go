@@ -18,16 +18,13 @@ var Nowhere = Mark{-1, -1}
 // Known is whether there is anything in it.
 func (m Mark) Known() bool { return m.Epoch >= 0 || m.Step >= 0 }
 
-// Compare orders marks: later ones are greater. Steps that begin anew with each epoch
-// count within it.
+// Compare orders marks: later ones are greater. Steps that begin again with each epoch count within it.
 func (m Mark) Compare(other Mark) int {
-	if m.Epoch >= 0 && other.Epoch >= 0 {
-		return cmp.Or(cmp.Compare(m.Epoch, other.Epoch), cmp.Compare(m.Step, other.Step))
+	steps := cmp.Compare(m.Step, other.Step)
+	if m.Step >= 0 && other.Step >= 0 && (m.Epoch < 0 || other.Epoch < 0) {
+		return steps
 	}
-	if m.Step >= 0 && other.Step >= 0 {
-		return cmp.Compare(m.Step, other.Step)
-	}
-	return cmp.Or(cmp.Compare(m.Epoch, other.Epoch), cmp.Compare(m.Step, other.Step))
+	return cmp.Or(cmp.Compare(m.Epoch, other.Epoch), steps)
 }
 
 func (m Mark) String() string {
@@ -62,16 +59,7 @@ func (m Mark) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (m *Mark) UnmarshalJSON(text []byte) error {
-	var j markJSON
-	if err := json.Unmarshal(text, &j); err != nil {
-		return err
-	}
 	*m = Nowhere
-	if j.Epoch != nil {
-		m.Epoch = *j.Epoch
-	}
-	if j.Step != nil {
-		m.Step = *j.Step
-	}
-	return nil
+	j := markJSON{&m.Epoch, &m.Step}
+	return json.Unmarshal(text, &j)
 }

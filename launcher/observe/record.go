@@ -1,12 +1,28 @@
 package observe
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
-// Record keeps the newest that a rank has told. Its size is bounded, whatever is told.
+// Bounds of what is taken in.
+const (
+	MaxLine     = 4096 // bytes of a line; a path is at most as long
+	MaxDatagram = 16 << 10
+	maxPhase    = 80 // bytes
+	maxName     = 64
+	maxValues   = 64 // names per rank
+	maxNumber   = 1_000_000_000_000_000
+)
+
+// Record keeps the newest that a rank has reported. Its size is bounded.
 type Record struct {
 	leader  int
 	latest  Latest
@@ -15,15 +31,12 @@ type Record struct {
 	changes uint64
 }
 
-// notSeen is why there are no numbers as long as no process has come with the hook.
-const notSeen = "muster's hook has not been seen: no Python has been started yet, or with -S, -I or -E, or with another PYTHONPATH"
-
-// NewRecord makes a record of a rank that has told nothing. leader is the pid of its
-// leader; torch is set where the hook is in its environment.
+// NewRecord makes a record of a rank that has reported nothing. leader is the pid of its leader; torch is set where the
+// hook is in its environment.
 func NewRecord(leader int, torch bool) *Record {
 	r := &Record{leader: leader, epoch: -1, latest: Latest{Progress: Nowhere, First: Nowhere, Furthest: Nowhere}}
 	if torch {
-		r.torch = &torchRecord{seen: process{state: TorchNotSeen, why: notSeen}, processes: map[int]*process{}}
+		r.torch = newTorchRecord()
 	}
 	return r
 }
@@ -34,11 +47,7 @@ func (r *Record) Take(datagram []byte, pid int, at float64) {
 		if line = strings.TrimSpace(strings.TrimRight(line, "\x00\n")); line == "" {
 			continue
 		}
-		m, err := parse(line)
-		if err == nil {
-			err = r.put(m, pid, at)
-		}
-		if err != nil {
+		if err := r.take(line, pid, at); err != nil {
 			r.Refuse(fmt.Sprintf("%.80q: %v", line, err))
 		}
 		r.changes++
@@ -52,33 +61,60 @@ func (r *Record) Refuse(why string) {
 	r.changes++
 }
 
-// Changes counts what was taken in: who has seen a number need not look again.
+// Changes counts what was taken in: if the count is the same, so is Latest.
 func (r *Record) Changes() uint64 { return r.changes }
 
-func (r *Record) put(m message, pid int, at float64) error {
-	l := &r.latest
-	switch m.kind {
-	case "epoch":
-		r.epoch = m.number
-		r.reach(Mark{m.number, -1}, at)
-	case "step":
-		r.reach(Mark{r.epoch, m.number}, at)
+func (r *Record) take(line string, pid int, at float64) error {
+	switch {
+	case len(line) > MaxLine:
+		return fmt.Errorf("a line has at most %d bytes", MaxLine)
+	case !utf8.ValidString(line):
+		return errors.New("it is no UTF-8")
+	case strings.IndexFunc(line, unicode.IsControl) >= 0:
+		return errors.New("it holds control characters")
+	}
+	kind, rest, _ := strings.Cut(line, " ")
+	rest = strings.TrimSpace(rest)
+	switch kind {
+	case "step", "epoch":
+		return r.takeMark(kind, rest, at)
 	case "phase":
-		l.Phase, l.PhaseAt = m.text, at
-	case "value":
-		return r.value(m)
-	case "checkpoint":
-		l.Checkpoint, l.CheckpointAt = m.text, at
-	case "torch":
-		if r.torch == nil {
-			return fmt.Errorf("the job file does not ask for it: observe { torch = true }")
+		if rest == "" || len(rest) > maxPhase {
+			return fmt.Errorf("a phase is text of 1 to %d bytes", maxPhase)
 		}
-		return r.torch.take(m.torch, pid, at)
+		r.latest.Phase, r.latest.PhaseAt = rest, at
+	case "value":
+		return r.takeValue(rest)
+	case "checkpoint":
+		if !filepath.IsAbs(rest) {
+			return errors.New("a checkpoint is an absolute path")
+		}
+		r.latest.Checkpoint, r.latest.CheckpointAt = rest, at
+	case "torch":
+		return r.torch.take(rest, pid, at)
+	default:
+		return errors.New("the first word is none of step, epoch, phase, value and checkpoint")
 	}
 	return nil
 }
 
-func (r *Record) reach(m Mark, at float64) {
+func number(word string) (int, error) {
+	n, err := strconv.Atoi(word)
+	if err != nil || n < 0 || n > maxNumber {
+		return 0, fmt.Errorf("%.40q is no whole number from 0 on", word)
+	}
+	return n, nil
+}
+
+func (r *Record) takeMark(kind, rest string, at float64) error {
+	n, err := number(rest)
+	if err != nil {
+		return err
+	}
+	m := Mark{r.epoch, n}
+	if kind == "epoch" {
+		r.epoch, m = n, Mark{n, -1}
+	}
 	l := &r.latest
 	l.Progress, l.ProgressAt = m, at
 	if !l.First.Known() {
@@ -87,16 +123,25 @@ func (r *Record) reach(m Mark, at float64) {
 	if !l.Furthest.Known() || m.Compare(l.Furthest) > 0 {
 		l.Furthest, l.FurthestAt = m, at
 	}
+	return nil
 }
 
-func (r *Record) value(m message) error {
-	if _, known := r.latest.Values[m.name]; !known && len(r.latest.Values) >= maxValues {
+func (r *Record) takeValue(rest string) error {
+	name, word, _ := strings.Cut(rest, " ")
+	if name == "" || len(name) > maxName {
+		return fmt.Errorf("the name of a value has 1 to %d bytes", maxName)
+	}
+	v, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
+	if err != nil && !math.IsInf(v, 0) { // what is too large for a float64 is infinite
+		return fmt.Errorf("%.40q is no number", word)
+	}
+	if _, known := r.latest.Values[name]; !known && len(r.latest.Values) >= maxValues {
 		return fmt.Errorf("a rank has at most %d values", maxValues)
 	}
 	if r.latest.Values == nil {
 		r.latest.Values = map[string]Value{}
 	}
-	r.latest.Values[m.name] = Value(m.value)
+	r.latest.Values[name] = Value(v)
 	return nil
 }
 
@@ -110,10 +155,11 @@ func (r *Record) Latest() *Latest {
 	return &l
 }
 
-// Seen is whether a process with the hook has begun, or none is waited for.
-func (r *Record) Seen() bool { return r.torch == nil || r.torch.seen.state != TorchNotSeen }
+// Seen reports whether a process with the hook has begun, or none is expected.
+func (r *Record) Seen() bool { return r.torch == nil || r.torch.State != TorchNotSeen }
 
-// Empty is whether nothing was told.
+// Empty reports whether nothing was reported.
 func (l *Latest) Empty() bool {
-	return l == nil || !l.Progress.Known() && l.Phase == "" && len(l.Values) == 0 && l.Checkpoint == "" && l.Torch == nil && l.Refused == 0
+	return l == nil || !l.Progress.Known() && l.Phase == "" && len(l.Values) == 0 && l.Checkpoint == "" &&
+		l.Torch == nil && l.Refused == 0
 }

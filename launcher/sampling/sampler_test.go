@@ -234,7 +234,7 @@ func TestGrowthOverHoursIsToldWithWhoseItIs(t *testing.T) {
 	} {
 		s := measuring(t)
 		record := observe.NewRecord(os.Getpid(), true)
-		s.ranks[0].Told, s.ranks[0].Began = record.Latest, link.Now()
+		s.ranks[0].Reported, s.ranks[0].Began = record.Latest, link.Now()
 		start := time.Now()
 		for second := 0; second < 3*3600; second += 10 {
 			n := c.at(uint64(second / 60))
@@ -267,18 +267,18 @@ func TestWhatARankTellsOfTorchIsOfItsOwnDeviceAndOfNow(t *testing.T) {
 	s := measuring(t)
 	record := observe.NewRecord(os.Getpid(), true)
 	r := s.ranks[0]
-	r.Told, r.Began = record.Latest, link.Now()
+	r.Reported, r.Began = record.Latest, link.Now()
 	record.Take([]byte("torch device 0 allocated=5 reserved=7 largest_free=1\ntorch device 1 allocated=900 reserved=900\nphase evaluation"), os.Getpid(), 0)
 	record.Take([]byte("torch device 0 allocated=2 reserved=3 largest_free=2"), os.Getpid()+1, 0)
 	v := samples.None()
-	if phase := r.told(&v, samples.PhaseLater); phase != "evaluation" || v[samples.Allocated] != 7 || v[samples.Reserved] != 10 || v[samples.LargestFree] != 2 {
+	if phase := r.fillTorch(&v, samples.PhaseLater); phase != "evaluation" || v[samples.Allocated] != 7 || v[samples.Reserved] != 10 || v[samples.LargestFree] != 2 {
 		t.Errorf("%s: %v", phase, v)
 	}
-	for i := range mostPhases {
+	for i := range maxPhases {
 		r.peaks = samples.Raise(r.peaks, 0, fmt.Sprint("phase ", i), v)
 	}
 	v, r.Began = samples.None(), link.Now().Add(-time.Hour)
-	if phase := r.told(&v, samples.PhaseLater); phase != samples.PhaseLater || !math.IsNaN(v[samples.Allocated]) {
+	if phase := r.fillTorch(&v, samples.PhaseLater); phase != samples.PhaseLater || !math.IsNaN(v[samples.Allocated]) {
 		t.Errorf("an hour later, after many phases: %s: %v", phase, v)
 	}
 }

@@ -34,7 +34,7 @@ func newWatched(alone bool) *watched {
 func (w *watched) pass(seconds int, v samples.Values) {
 	for range seconds {
 		w.now = w.now.Add(time.Second)
-		w.look(w.now, work{}, v, w.now)
+		w.update(w.now, work{}, v, w.now)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestOneSampleOfADeviceIsNoRest(t *testing.T) {
 		sampled = sampled.Add(30 * time.Second)
 		for range 30 {
 			w.now = w.now.Add(time.Second)
-			w.look(w.now, work{}, device(0, 0), sampled)
+			w.update(w.now, work{}, device(0, 0), sampled)
 		}
 	}
 	if got := w.still(); got != 0 {
@@ -94,8 +94,8 @@ func TestTimeInWhichNobodyLooksIsNoSilence(t *testing.T) {
 	w := newWatched(false)
 	w.pass(20, samples.None())
 	w.now = w.now.Add(10 * time.Minute)
-	w.look(w.now, work{}, samples.None(), w.now)
-	if got := w.still(); got < 20 || got > 20+mostUnseen.Seconds() {
+	w.update(w.now, work{}, samples.None(), w.now)
+	if got := w.still(); got < 20 || got > 20+maxUnseen.Seconds() {
 		t.Errorf("still for %v s", got)
 	}
 }
@@ -166,7 +166,7 @@ func TestARankThatOnlyReadsIsAliveAndOneThatPrintsIsNotAskedForIt(t *testing.T) 
 			if prints {
 				w.output = w.now
 			}
-			w.look(w.now, p.take(w.now, reading(moved), closely), samples.None(), w.now)
+			w.update(w.now, p.take(w.now, reading(moved), closely), samples.None(), w.now)
 		}
 	}
 	pass(60, 1<<20, false)
@@ -205,7 +205,7 @@ func TestChildrenAreReadByTurnsUnlessTheRankIsStill(t *testing.T) {
 	reads := func(still bool) (count int) {
 		for turn := range 2 * childTurns {
 			now = now.Add(time.Second)
-			lookAll([]*process{main, child}, now, turn+1, still)
+			readAll([]*process{main, child}, now, turn+1, still)
 			if !main.read.Equal(now) {
 				t.Error("the rank itself was not read")
 			}
@@ -215,7 +215,7 @@ func TestChildrenAreReadByTurnsUnlessTheRankIsStill(t *testing.T) {
 		}
 		return count
 	}
-	lookAll([]*process{main, child}, now, 1, false)
+	readAll([]*process{main, child}, now, 1, false)
 	if !child.lives {
 		t.Error("a new one waits for its turn")
 	}
@@ -238,7 +238,7 @@ func TestAProgramThatNamesItsPhaseHasNotWorkedByThat(t *testing.T) {
 		record := observe.NewRecord(os.Getpid(), false)
 		record.Take([]byte(line), os.Getpid(), 3)
 		w := newWatched(false)
-		w.rank.Told = record.Latest
+		w.rank.Reported = record.Latest
 		w.pass(5, samples.None())
 		if p := w.pulse(w.now, 0, 0); p.Worked != worked || p.Told != 2 {
 			t.Errorf("%s: %+v", line, p)

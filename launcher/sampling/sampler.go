@@ -1,3 +1,7 @@
+//go:build linux
+
+// Package sampling measures ranks while they run: what their processes use and hold, how busy their devices are, and
+// when they last gave a sign of life. It keeps what it measures in files and reports digests of it.
 package sampling
 
 import (
@@ -20,57 +24,62 @@ const (
 	sampleRetry = 30 * time.Second
 	// staleAfter is for how long, beyond their own period, samples of devices count.
 	staleAfter = 3 * time.Second
-	// QuietPace is how often the coordinator is told, where nobody looks on; in the first
-	// seconds of an attempt, digestEarly, each second.
+	// QuietPace is how often a digest is reported where nobody watches; in the first seconds of an attempt,
+	// digestEarly, each second.
 	QuietPace   = 5 * time.Second
 	digestEarly = 10 * time.Second
-	// treePace is how often all processes are looked through for those of ranks, which takes
-	// ten milliseconds on a large host; early on, while ranks start theirs, each second.
+	// treePace is how often all processes are searched for those of ranks, which takes ten milliseconds on a large
+	// host; early on, while ranks start theirs, each second.
 	treePace    = 10 * time.Second
 	treeSettled = 30 * time.Second
-	// growthPace is how often what was kept is looked through for growth.
+	// growthPace is how often what was kept is searched for growth.
 	growthPace = 10 * time.Minute
 	// samplesKept is how many samples of devices are at hand when a worker dies.
 	samplesKept = 4
-	// sampleEnd is how long the goroutines may take to end: what the kernel tells of a process
-	// may wait for that process.
+	// sampleEnd is how long the goroutines may take to end: reading /proc of a process may wait for that process.
 	sampleEnd = time.Second
 )
 
-// Rank is one that is to be measured.
+// Rank is one to measure.
 type Rank struct {
 	Rank, Attempt, Slot int
 	Device              string // UUID; "": none
 	Seen                int    // N of cuda:N by which it calls that
 	Alone               bool   // it talks to no other rank
 	Began               link.Instant
-	// Written is how many bytes it has written so far, kept or not; nil: that is not known.
-	// It must not wait for a disk.
+	// Written is how many bytes it has written so far, kept or not; nil: not known. It must not wait for a disk.
 	Written func() int64
-	// Told is the newest that it tells of itself, nil: nothing; the function too may be nil.
-	Told func() *observe.Latest
+	// Reported is the newest that it reports about itself, nil: nothing; the function may be nil too.
+	Reported func() *observe.Latest
 }
 
-// Owner is whose a process is.
+// latest is what a rank has reported last; nil: nothing.
+func (r *Rank) latest() *observe.Latest {
+	if r.Reported == nil {
+		return nil
+	}
+	return r.Reported()
+}
+
+// Owner is the rank that a process belongs to.
 type Owner struct {
 	Rank  int
 	Child bool // of the process that muster has started
 }
 
-// Means are what a Sampler asks, and whom it tells.
+// Means are what a Sampler asks, and whom it reports to.
 type Means struct {
 	File *File
-	// Devices takes a sample of the ranks' devices; nil: none has one, or somebody else looks
-	// at them.
+	// Devices takes a sample of the ranks' devices; nil: none has one, or they are sampled already.
 	Devices func(context.Context) (*gpu.Samples, error)
-	// Owners tells which of all processes are the ranks'; false: ctx has ended.
+	// Owners returns the owners of all processes of ranks; false: ctx has ended.
 	Owners func(context.Context, []proc.Stat) (map[int]Owner, bool)
-	// Tell takes what the coordinator is told, every Pace.
-	Tell func(context.Context, *samples.Digest, *message.Pulses)
-	Pace func() time.Duration
+	// Report takes the reports for the coordinator, every Pace.
+	Report func(context.Context, *samples.Digest, *message.Pulses)
+	Pace   func() time.Duration
 }
 
-// Sampler measures ranks until End. Its methods may be called from any goroutine.
+// Sampler measures ranks until End. Its methods may be called from any goroutine; those of a nil Sampler know nothing.
 type Sampler struct {
 	Means
 	attempt int // of all ranks; 0 where they start alone
@@ -86,19 +95,18 @@ type Sampler struct {
 	why   string // devices are not known
 	every time.Duration
 	pids  map[int]Owner // of the ranks' processes
-	newer bool          // ranks have started of whose processes pids knows nothing
+	newer bool          // ranks have started whose processes are not in pids
 	turn  int           // which sample of the ranks this is
 }
 
 // sampledRank is a rank and what is measured of it.
 type sampledRank struct {
 	Rank
-	began  time.Time
-	now    samples.Values
-	peaks  []samples.Peak
-	growth []samples.Growth
-	signs  *Signs
-
+	began     time.Time
+	now       samples.Values
+	peaks     []samples.Peak
+	growth    []samples.Growth
+	signs     *Signs
 	processes []*process
 }
 
@@ -108,7 +116,7 @@ func Begin(m Means, attempt, slots int, ranks []Rank) *Sampler {
 	s := newSampler(m, attempt, slots, ranks)
 	s.cancel = cancel
 	if m.Devices != nil {
-		s.ended.Go(func() { s.lookOn(ctx) })
+		s.ended.Go(func() { s.sampleDevices(ctx) })
 	}
 	s.ended.Go(func() { s.measure(ctx) })
 	return s
@@ -123,7 +131,7 @@ func newSampler(m Means, attempt, slots int, ranks []Rank) *Sampler {
 	return s
 }
 
-// Add has further ranks measured.
+// Add measures further ranks.
 func (s *Sampler) Add(ranks []Rank) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,32 +139,6 @@ func (s *Sampler) Add(ranks []Rank) {
 		s.ranks[r.Rank] = &sampledRank{Rank: r, began: time.Now(), now: samples.None(), signs: newSigns(r)}
 	}
 	s.newer = true
-}
-
-// know takes in which processes are the ranks'.
-func (s *Sampler) know(pids map[int]Owner) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pids, s.newer = pids, false
-	known := map[int]*process{}
-	for _, r := range s.ranks {
-		for _, p := range r.processes {
-			known[p.pid] = p
-		}
-		r.processes = nil
-	}
-	for pid, who := range pids {
-		r := s.ranks[who.Rank]
-		if r == nil {
-			continue
-		}
-		p := known[pid]
-		if p == nil {
-			p = &process{pid: pid}
-		}
-		p.child = who.Child
-		r.processes = append(r.processes, p)
-	}
 }
 
 // SignsOf are a rank's signs of life; nil: it is not measured.
@@ -201,40 +183,42 @@ func (s *Sampler) End() {
 	}
 }
 
-// measure takes a sample each second and tells of it now and then.
+// measure takes a sample each second, and reports now and then.
 func (s *Sampler) measure(ctx context.Context) {
 	defer s.File.flush()
-	var tree, told, judged time.Time
+	var tree, reported time.Time
+	judged := time.Now()
 	for first := true; first || s.awaitTurn(ctx); first = false {
 		now := time.Now()
 		if now.Sub(tree) >= treePace || now.Sub(s.began) < treeSettled || s.isBehind() {
-			if !s.findProcesses(ctx) {
+			pids, found := s.Owners(ctx, proc.All())
+			if !found {
 				return
 			}
+			s.know(pids)
 			tree = now
 		}
 		s.measureOnce(now)
-		if judged.IsZero() {
-			judged = now
-		} else if now.Sub(judged) >= growthPace {
+		if now.Sub(judged) >= growthPace {
 			judged = now
 			s.judge()
 		}
-		if now.Sub(told) >= s.Pace()-Pace/2 || now.Sub(s.began) < digestEarly {
-			told = now
-			s.Tell(ctx, s.digest(now), s.pulses(now))
+		if now.Sub(reported) >= s.Pace()-Pace/2 || now.Sub(s.began) < digestEarly {
+			reported = now
+			s.Report(ctx, s.digest(now), s.pulses(now))
 		}
 	}
 }
 
-// awaitTurn waits until ranks are to be measured: once their devices were, so that all is of
-// one moment and this process wakes up once, and without them each second; false: ctx has
-// ended.
+// awaitTurn waits until ranks are to be measured: once their devices were, so that all is of one moment and this
+// process wakes up once, and without them each second; false: ctx has ended.
 func (s *Sampler) awaitTurn(ctx context.Context) bool {
 	limit := Pace
-	if s.isFed() {
+	s.mu.Lock()
+	if s.why == "" && s.every <= Pace && time.Since(s.sampledAt()) < 2*Pace { // devices are sampled as often as ranks
 		limit += Pace / 2
 	}
+	s.mu.Unlock()
 	select {
 	case <-s.fresh:
 	case <-time.After(limit):
@@ -243,24 +227,34 @@ func (s *Sampler) awaitTurn(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// isFed reports whether devices are sampled as often as ranks are.
-func (s *Sampler) isFed() bool {
+// know takes in the processes of the ranks.
+func (s *Sampler) know(pids map[int]Owner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.why == "" && s.every <= Pace && time.Since(s.sampledAt()) < 2*Pace
-}
-
-// findProcesses finds out which processes are the ranks'; false: ctx has ended.
-func (s *Sampler) findProcesses(ctx context.Context) bool {
-	pids, found := s.Owners(ctx, proc.All())
-	if found {
-		s.know(pids)
+	s.pids, s.newer = pids, false
+	known := map[int]*process{}
+	for _, r := range s.ranks {
+		for _, p := range r.processes {
+			known[p.pid] = p
+		}
+		r.processes = nil
 	}
-	return found
+	for pid, owner := range pids {
+		r := s.ranks[owner.Rank]
+		if r == nil {
+			continue
+		}
+		p := known[pid]
+		if p == nil {
+			p = &process{pid: pid}
+		}
+		p.child = owner.Child
+		r.processes = append(r.processes, p)
+	}
 }
 
-// isBehind reports whether ranks have processes that are not known: they have just started,
-// or a process has come to the devices of late that may be theirs.
+// isBehind reports whether ranks have processes that are not known: they have just started, or a process has come to
+// the devices of late that may be theirs.
 func (s *Sampler) isBehind() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,4 +275,10 @@ func (s *Sampler) isBehind() bool {
 		}
 	}
 	return false
+}
+
+// measureOnce takes a sample of each rank into the peaks and the file.
+func (s *Sampler) measureOnce(now time.Time) {
+	who, values := s.measureAll(now)
+	s.File.keep(now, who, values)
 }

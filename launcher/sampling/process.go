@@ -1,3 +1,5 @@
+//go:build linux
+
 package sampling
 
 import (
@@ -9,21 +11,24 @@ import (
 	"github.com/muster-dev/muster/launcher/proc"
 )
 
+const (
+	// ticks is the kernel's USER_HZ, which is 100 on all of Linux's platforms for programs.
+	ticks = 100
+	// faultBytes is about what the kernel reads at a major page fault: a window of read-ahead (the default of
+	// /sys/block/*/queue/read_ahead_kb).
+	faultBytes = 128 << 10
+	// childTurns is how many samples of a rank pass between two readings of all its processes, as long as it has other
+	// signs of life: data loaders are many, and what they hold changes slowly.
+	childTurns = 4
+)
+
 // usage is what a process has used since it began, and what it has now.
 type usage struct {
 	cpu      float64 // seconds
 	faulted  uint64  // bytes that page faults have read from a disk
-	moved    uint64  // bytes read and written otherwise; 0 where that was not asked for
+	moved    uint64  // bytes read and written otherwise; 0 where that was not read
 	resident float64 // bytes
 }
-
-const (
-	// ticks is the kernel's USER_HZ, which is 100 on all of Linux's platforms for programs.
-	ticks = 100
-	// faultBytes is about what the kernel reads at a major page fault: a window of read-ahead
-	// (the default of /sys/block/*/queue/read_ahead_kb).
-	faultBytes = 128 << 10
-)
 
 // process is one of a rank's, with what it had used when it was last read.
 type process struct {
@@ -32,21 +37,43 @@ type process struct {
 	lives    bool
 	used     usage
 	read     time.Time // zero: not yet
-	movedAt  time.Time // when it was asked what it moves
+	movedAt  time.Time // when what it moves was last read
 	movedWas uint64    // what it had moved then
 }
 
-// work is what processes do while they are looked at.
+// work is what processes do between two readings.
 type work struct {
 	cpu   float64 // cores
-	bytes float64 // a second, read and written, in so far as that was asked for
+	bytes float64 // a second, read and written, as far as that was read
 }
 
-// look reads what a process has used, and returns what it has done since it was last read;
-// of one that was not read before that is all that it has used, as if in the last second.
-// What it moves is asked where files says so, for it is half of the effort, and counts from
-// the second time on.
-func (p *process) look(now time.Time, files bool) (did work) {
+// readAll reads a rank's processes: all of them and what they move where the rank is still, with no other sign of life.
+func readAll(all []*process, now time.Time, turn int, still bool) (did work) {
+	for _, p := range all {
+		if still || turn%childTurns == 0 || !p.child || p.read.IsZero() {
+			one := p.readUsage(now, still)
+			did.cpu += one.cpu
+			did.bytes += one.bytes
+		}
+	}
+	return did
+}
+
+// residentIn is the memory of those processes that live; lives is whether there are any.
+func residentIn(all []*process) (bytes float64, lives bool) {
+	for _, p := range all {
+		if p.lives {
+			bytes += p.used.resident
+			lives = true
+		}
+	}
+	return bytes, lives
+}
+
+// readUsage reads what a process has used, and returns what it has done since the last reading; at the first that is
+// all that it has used, as if in the last second. What it moves is read where files says so, for it is half of the
+// effort, and counts from the second time on.
+func (p *process) readUsage(now time.Time, files bool) (did work) {
 	var room [2048]byte
 	p.lives = false
 	stat, err := proc.Read(room[:0], p.pid, "stat")
@@ -73,28 +100,10 @@ func (p *process) take(now time.Time, u usage, files bool) (did work) {
 	did.bytes = float64(u.faulted-min(p.used.faulted, u.faulted)) / passed.Seconds()
 	p.used, p.read = u, now
 	if files {
-		if since := now.Sub(p.movedAt); since < mostUnseen {
+		if since := now.Sub(p.movedAt); since < maxUnseen {
 			did.bytes += float64(u.moved-min(p.movedWas, u.moved)) / since.Seconds()
 		}
 		p.movedWas, p.movedAt = u.moved, now
-	}
-	return did
-}
-
-// childTurns is how many samples of a rank pass from one reading of all its processes to
-// the next, as long as it has other signs of life: data loaders are many, and what they hold
-// changes slowly.
-const childTurns = 4
-
-// lookAll reads a rank's processes, where the rank has no other sign of life all of them and
-// what they move.
-func lookAll(all []*process, now time.Time, turn int, still bool) (did work) {
-	for _, p := range all {
-		if still || turn%childTurns == 0 || !p.child || p.read.IsZero() {
-			one := p.look(now, still)
-			did.cpu += one.cpu
-			did.bytes += one.bytes
-		}
 	}
 	return did
 }
@@ -107,10 +116,9 @@ const (
 	residentSet = 21 // pages
 )
 
-// usageIn is what the texts of /proc/PID/stat and /proc/PID/io tell: page faults that read
-// from a disk are of files that are mapped, as safetensors are; rchar and wchar count read(2)
-// and write(2) of files and pipes, and not what sockets send and receive; read_bytes and
-// write_bytes count what reaches a disk, by io_uring and aio too.
+// usageIn reads the texts of /proc/PID/stat and /proc/PID/io: page faults that read from a disk are of files that are
+// mapped, as safetensors are; rchar and wchar count read(2) and write(2) of files and pipes, and not what sockets send
+// and receive; read_bytes and write_bytes count what reaches a disk, by io_uring and aio too.
 func usageIn(stat, io []byte) (u usage) {
 	// The name, in parentheses, may hold anything.
 	field := 0

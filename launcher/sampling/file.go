@@ -1,3 +1,5 @@
+//go:build linux
+
 package sampling
 
 import (
@@ -18,12 +20,11 @@ const (
 	samplesEnd = time.Second
 )
 
-// File keeps what is measured of all attempts in the run's folder. A goroutine of its
-// own does what touches the disk, so that one that hangs keeps nobody waiting: what it does
-// not take meanwhile is lost, which is said. It ends with Close, or with the process.
+// File keeps what is measured of all attempts in the run's folder. A goroutine of its own does what touches the disk, so
+// that one that hangs keeps nobody waiting: what it does not take meanwhile is lost, with a warning.
 type File struct {
 	path  string
-	base  time.Time // from which seconds count, on the clock that stands still in a suspend
+	base  time.Time // from which seconds count, on the clock that stops during a suspend
 	jobs  chan func() error
 	ctx   context.Context // until Close
 	stop  context.CancelFunc
@@ -31,7 +32,7 @@ type File struct {
 	warn  func(ctx context.Context, message string)
 
 	recorder *samples.Recorder // of the goroutine
-	late     bool              // the disk takes nothing, which was said; of who measures
+	late     bool              // the disk takes nothing, which was reported; of the caller of keep
 }
 
 // NewFile begins to keep samples. The file is made with the first one.
@@ -65,11 +66,11 @@ func (f *File) work() {
 		do(<-f.jobs)
 	}
 	if f.recorder != nil {
-		_ = f.recorder.Close() // a full disk was said when it was met
+		_ = f.recorder.Close() // a full disk was reported before
 	}
 }
 
-// do has the goroutine do something once the disk is free; false: too much waits for that.
+// do has the goroutine run a job once the disk is free; false: too many wait.
 func (f *File) do(job func() error) bool {
 	select {
 	case f.jobs <- job:
@@ -79,7 +80,7 @@ func (f *File) do(job func() error) bool {
 	}
 }
 
-// keep puts a sample into the file: of each slot who is in it, and what was measured.
+// keep puts a sample into the file: for each slot who is in it, and what was measured.
 func (f *File) keep(now time.Time, who []samples.Occupant, values []samples.Values) {
 	at := now.Sub(f.base).Seconds()
 	kept := f.do(func() (err error) {
@@ -109,7 +110,7 @@ func (f *File) flush() {
 	})
 }
 
-// read has use look at all that was kept so far.
+// read hands all that was kept so far to use.
 func (f *File) read(use func(*samples.Series)) {
 	f.do(func() error {
 		if f.recorder == nil {
