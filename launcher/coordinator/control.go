@@ -3,15 +3,14 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
+	"github.com/muster-dev/muster/launcher/coordinator/run"
 	"github.com/muster-dev/muster/launcher/event"
-	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous/link"
@@ -25,30 +24,34 @@ type control struct {
 
 // Submit plans the run and lets its hosts in.
 func (s control) Submit(_ context.Context, request *pb.SubmitRequest) (*pb.SubmitReply, error) {
-	var run submission.Run
-	if err := json.Unmarshal(request.Submission, &run); err != nil {
+	var submitted submission.Run
+	if err := json.Unmarshal(request.Submission, &submitted); err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "submission: %v", err)
 	}
-	p, settings, err := planOf(run)
+	m, err := machineOf(submitted)
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
-	submitted := make(chan error, 1)
-	s.c.post(func() { submitted <- s.c.begin(newBrain(settings, p, wallClock), run.Hosts) })
-	if err := <-submitted; err != nil {
+	begun := make(chan error, 1)
+	s.c.post(func() { begun <- s.c.begin(m, submitted.Hosts) })
+	if err := <-begun; err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
-	return &pb.SubmitReply{Digest: run.Digest}, nil
+	return &pb.SubmitReply{Digest: submitted.Digest}, nil
 }
 
 // Watch delivers events until the run is over or the watcher leaves.
 func (s control) Watch(request *pb.WatchRequest, stream pb.Control_WatchServer) error {
 	s.c.post(func() {
-		s.c.watchers++
-		s.c.eventsAsked = true
+		s.c.audience.watchers++
+		s.c.audience.eventsAsked = true
 		s.c.attend()
 	})
-	defer s.c.post(func() { s.c.watcherLeft() })
+	defer s.c.post(func() {
+		if s.c.audience.watchers--; s.c.audience.watchers == 0 {
+			s.c.next(run.LauncherLeft{})
+		}
+	})
 	next := max(request.From, 1)
 	for {
 		events, changed := s.c.journal.since(next)
@@ -75,31 +78,18 @@ func (s control) Watch(request *pb.WatchRequest, stream pb.Control_WatchServer) 
 // Logs delivers the output of ranks until they ended.
 func (s control) Logs(request *pb.LogsRequest, stream pb.Control_LogsServer) error {
 	if len(request.Ranks) == 0 {
-		s.c.post(func() {
-			s.c.outputAsked = true
-			s.c.attend()
-		})
+		s.c.post(s.c.outputWanted)
 		return nil
-	}
-	from, of := map[int]int64{}, map[int]int{}
-	for _, rank := range request.Ranks {
-		from[int(rank)] = int64(request.From[rank])
-		if request.Tail {
-			from[int(rank)] = message.FromTail
-		}
-		if attempt, known := request.Attempt[rank]; known {
-			of[int(rank)] = int(attempt)
-		}
 	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	r := newReading(ctx, s.c.nextName(), from, of)
-	s.c.hub.Subscribe(ctx, r.name, r.chunks)
+	r := newReader(ctx, request)
 	added := make(chan struct{})
 	s.c.post(func() {
-		s.c.addReading(r)
-		s.c.outputAsked = true
-		s.c.attend()
+		r.name = s.c.outputs.nextName()
+		s.c.hub.Subscribe(ctx, r.name, r.chunks)
+		s.c.outputs.add(r, s.c.machine)
+		s.c.outputWanted()
 		close(added)
 	})
 	select {
@@ -132,17 +122,19 @@ func (s control) Logs(request *pb.LogsRequest, stream pb.Control_LogsServer) err
 
 // Stop ends the workers.
 func (s control) Stop(_ context.Context, request *pb.StopRequest) (*pb.StopReply, error) {
-	stop := stopRequest{exit: int(request.Exit), reason: request.Reason, kill: request.Kill, drain: request.Drain}
+	stop := run.Stop{Exit: int(request.Exit), Reason: request.Reason, Kill: request.Kill, Drain: request.Drain}
 	answer := make(chan error, 1)
 	s.c.post(func() {
-		switch {
-		case s.c.brain == nil, request.Unstarted && s.c.brain.phase != gathering:
-		case stop.drain && s.c.brain.places == nil:
-			answer <- status.Error(codes.FailedPrecondition, "its ranks work together, so that none can end before the others; leave --drain out")
+		if s.c.machine == nil || request.Unstarted && s.c.machine.State().Phase != run.Gathering {
+			answer <- nil
 			return
-		default:
-			s.c.brain.stopRequested(stop)
 		}
+		if stop.Drain && !s.c.machine.State().Plan.Independent {
+			answer <- status.Error(codes.FailedPrecondition,
+				"its ranks work together, so that none can end before the others; leave --drain out")
+			return
+		}
+		s.c.next(stop)
 		answer <- nil
 	})
 	select {
@@ -155,11 +147,7 @@ func (s control) Stop(_ context.Context, request *pb.StopRequest) (*pb.StopReply
 
 // Signal passes a signal on to the leader of each rank.
 func (s control) Signal(_ context.Context, request *pb.SignalRequest) (*pb.SignalReply, error) {
-	s.c.post(func() {
-		if s.c.brain != nil {
-			s.c.brain.signal(request.Name)
-		}
-	})
+	s.c.feed(run.Signal{Name: request.Name})
 	return &pb.SignalReply{}, nil
 }
 
@@ -168,7 +156,7 @@ func (s control) Beat(ctx context.Context, request *pb.BeatRequest) (*pb.BeatRep
 	heard := make(chan struct{})
 	s.c.post(func() {
 		if !request.AsksOnly {
-			s.c.launcher = link.Now()
+			s.c.audience.launcher = link.Now()
 		}
 		close(heard)
 	})
@@ -184,8 +172,8 @@ func (s control) Beat(ctx context.Context, request *pb.BeatRequest) (*pb.BeatRep
 // HostEmpty says that nothing of the run is left on a host.
 func (s control) HostEmpty(_ context.Context, request *pb.HostEmptyRequest) (*pb.HostEmptyReply, error) {
 	s.c.post(func() {
-		if host, ok := s.c.members[request.Host]; ok && s.c.brain != nil {
-			s.c.brain.hostEmpty(host)
+		if host, ok := s.c.members[request.Host]; ok {
+			s.c.next(run.Empty{Host: host})
 		}
 	})
 	return &pb.HostEmptyReply{}, nil
@@ -194,8 +182,4 @@ func (s control) HostEmpty(_ context.Context, request *pb.HostEmptyRequest) (*pb
 // wallClock tells the time of day of an instant, by what the clocks say now.
 func wallClock(at link.Instant) float64 {
 	return report.Seconds(time.Now().Add(-link.Now().Sub(at)))
-}
-
-func (c *Coordinator) nextName() string {
-	return fmt.Sprintf("reading-%d", c.names.Add(1))
 }

@@ -3,20 +3,30 @@ package coordinator
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
-	"slices"
-	"sync/atomic"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/coordinator/run"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
 
-// Coordinator is the process of the head host that decides for a run. Its loop owns
-// the brain; everything else posts functions to it.
+// machine decides for a run.
+type machine interface {
+	// Next takes in what has happened and returns what is to be done.
+	Next(in run.Input, now link.Instant) []run.Action
+	// State is what is known of the run.
+	State() *run.Run
+	// Output is which attempts of a rank somebody may read who comes now.
+	Output(rank int) (run.Output, bool)
+	// Samples is how much memory and time of their devices ranks use now.
+	Samples() samples.Overview
+}
+
+// Coordinator runs the loop that owns the machine; everything else posts functions to it.
 type Coordinator struct {
 	stateDir string
 	lease    time.Duration
@@ -24,44 +34,46 @@ type Coordinator struct {
 	disk     *disk
 	journal  *journal
 	inbox    chan func()
-	names    atomic.Int64
 	ended    chan struct{} // closed when the run is over
 
-	brain       *brain // nil before a submission
-	members     map[string]int
-	readings    []*reading
+	machine machine // nil before a submission
+	members map[string]int
+	outputs outputs
+	live    liveFile
+
+	audience audience
+	ticked   link.Instant // when the loop last looked at the clock
+	woke     link.Instant // when it last went on after a stall; 0: never
+	wrapping bool
+	quit     bool // there will be no run
+	orphan   bool // the keeper died
+	over     *report.Report
+}
+
+// audience is who watches the run.
+type audience struct {
 	watchers    int
 	followers   int          // of samples
 	eventsAsked bool         // somebody has asked for events
 	outputAsked bool         // somebody has asked for output
 	launcher    link.Instant // when the launcher that submitted was last heard
-	ticked      link.Instant // when the loop last looked at the clock
-	woke        link.Instant // when it last went on after a stall; 0: never
-	began       bool         // the attempt's workers are being started
-	wrapping    bool
-	quit        bool // there will be no run
-	orphan      bool // the keeper died
-	over        *report.Report
-	live        liveFile
 }
+
+// attends reports whether the launcher gets both, events and output.
+func (a *audience) attends() bool { return a.eventsAsked && a.outputAsked }
 
 func newCoordinator(stateDir string, lease time.Duration, hub *link.Hub) (*Coordinator, error) {
 	c := &Coordinator{
 		stateDir: stateDir, lease: lease, hub: hub, disk: newDisk(), inbox: make(chan func(), 16),
 		ended: make(chan struct{}), members: map[string]int{},
 	}
+	c.outputs.send = c.send
 	var err error
-	c.journal, err = openJournal(stateDir, c.disk, func(err error) { go c.post(func() { c.journalFails(err) }) })
+	c.journal, err = openJournal(stateDir, c.disk, func(err error) { go c.feed(run.JournalFailed{Err: err}) })
 	return c, err
 }
 
-// journalFails tells who watches that others will not be able to look it up.
-func (c *Coordinator) journalFails(err error) {
-	if c.brain != nil {
-		c.brain.warn(c.brain.hosts[0].name, "what happens is not kept there any more: %v; the run goes on, but muster status, attach and report will lack it", err)
-	}
-}
-
+// post has the loop call f.
 func (c *Coordinator) post(f func()) {
 	select {
 	case c.inbox <- f:
@@ -69,7 +81,20 @@ func (c *Coordinator) post(f func()) {
 	}
 }
 
-// lastWait bounds how long who watches may take to hear of the end.
+// feed has the loop give the machine an input, if there is a machine.
+func (c *Coordinator) feed(in run.Input) { c.post(func() { c.next(in) }) }
+
+// next gives the machine an input and carries out what it decides.
+func (c *Coordinator) next(in run.Input) {
+	if c.machine == nil {
+		return
+	}
+	for _, a := range c.machine.Next(in, link.Now()) {
+		c.act(a)
+	}
+}
+
+// lastWait bounds how long watchers may take to get the end.
 const lastWait = 5 * time.Second
 
 // run is the coordinator's life.
@@ -81,52 +106,46 @@ func (c *Coordinator) run() {
 	for {
 		select {
 		case e := <-c.hub.Events():
-			c.lookAtClock()
 			c.hubEvent(e)
 		case f := <-c.inbox:
-			c.lookAtClock()
 			f()
 		case <-ticker.C:
-			c.lookAtClock()
 			c.tick()
 		}
-		c.act()
-		switch {
-		case c.brain == nil && c.quit:
+		if c.machine == nil && c.quit {
 			return
-		case c.over != nil && overAt.IsZero():
+		}
+		if c.over == nil {
+			continue
+		}
+		if overAt.IsZero() {
 			overAt = time.Now()
 		}
-		if c.over != nil && (c.watchers == 0 && !c.brain.unattended && c.allLeft() || time.Since(overAt) > lastWait) {
+		seen := c.audience.watchers == 0 && !c.machine.State().Unattended && c.allLeft()
+		if seen || time.Since(overAt) > lastWait {
 			return
 		}
 	}
 }
 
-// allLeft reports whether every host has ended its link: its last words were taken in.
+// allLeft reports whether every host has ended its link: what it sent last was taken in.
 func (c *Coordinator) allLeft() bool {
-	for i, h := range c.brain.hosts {
+	for i, h := range c.machine.State().Hosts {
 		// Without a keeper the agent beside this process stays as long as this process.
-		if orphan := i == 0 && c.orphan; h.linked && !h.gone && !orphan {
+		if orphan := i == 0 && c.orphan; h.Present() && !orphan {
 			return false
 		}
 	}
 	return true
 }
 
-// lookAtClock tells the brain what time it is.
-func (c *Coordinator) lookAtClock() {
-	if c.brain != nil {
-		c.brain.now = link.Now()
-	}
-}
-
-func (c *Coordinator) begin(b *brain, hosts []submission.Host) error {
-	if c.brain != nil {
+// begin begins a run with its hosts.
+func (c *Coordinator) begin(m machine, hosts []submission.Host) error {
+	if c.machine != nil {
 		return fmt.Errorf("a run was submitted already")
 	}
-	c.brain, c.launcher = b, link.Now()
-	b.unattended = !c.eventsAsked || !c.outputAsked
+	c.machine, c.audience.launcher = m, link.Now()
+	m.State().Unattended = !c.audience.attends()
 	for i, h := range hosts {
 		c.members[h.Name] = i
 		c.hub.Admit(h.Name, h.Pin)
@@ -136,49 +155,53 @@ func (c *Coordinator) begin(b *brain, hosts []submission.Host) error {
 
 func (c *Coordinator) hubEvent(e link.Event) {
 	host, ok := c.members[e.Member]
-	if !ok || c.brain == nil {
+	if !ok {
 		return
 	}
 	switch e.Kind {
 	case link.Joined:
-		c.brain.joined(host)
-		if c.began {
-			c.follow(host)
-		}
+		c.next(run.Joined{Host: host})
+		c.outputs.ask(c.machine.State(), host)
 	case link.Dropped:
-		c.brain.dropped(host, fmt.Sprint(e.Err))
+		c.next(run.Dropped{Host: host, Why: fmt.Sprint(e.Err)})
 	case link.Message:
-		var n message.Update
-		if err := json.Unmarshal(e.Payload, &n); err != nil {
-			c.brain.internal(fmt.Errorf("%s said %.80q: %w", e.Member, e.Payload, err))
+		var u message.Update
+		if err := json.Unmarshal(e.Payload, &u); err != nil {
+			c.next(run.Fault{Err: fmt.Errorf("%s said %.80q: %w", e.Member, e.Payload, err)})
 			return
 		}
-		c.brain.news(host, n, c.hub.Own(e.Member, n.At))
+		c.next(run.Update{Host: host, At: c.hub.Own(e.Member, u.At), Update: &u})
 	}
 }
 
 func (c *Coordinator) tick() {
-	if c.brain == nil {
+	if c.machine == nil {
 		return
 	}
-	c.noteStall(link.Now())
-	if c.ticked.Sub(max(c.launcher, c.woke)) > c.lease {
-		c.brain.launcherLeft()
+	now := link.Now()
+	c.noteStall(now)
+	if c.ticked.Sub(max(c.audience.launcher, c.woke)) > c.lease {
+		c.next(run.LauncherLeft{})
 	}
-	c.brain.tick(func(host int) (link.Instant, bool) {
-		last, ok := c.hub.Heard(c.brain.hosts[host].name)
+	hosts := c.machine.State().Hosts
+	c.next(run.Tick{Heard: func(host int) (link.Instant, bool) {
+		last, ok := c.hub.Heard(hosts[host].Name)
 		return max(last, c.woke), ok
-	})
-	if c.wrapping && c.allRead() {
-		c.wrapping = false
-		c.brain.flushed()
-	}
-	c.live.write(c.brain, link.Now())
+	}})
+	c.flush()
+	c.live.write(c.machine.State(), now)
 }
 
-// noteStall remembers when this process last went on after it had been stopped, or its
-// machine suspended: what it did not hear meanwhile is nobody's silence. The agents' own
-// counts go on, so that none of them outlives its lease.
+// flush goes on once readers of output have it all.
+func (c *Coordinator) flush() {
+	if c.wrapping && c.outputs.allRead(c.machine.State()) {
+		c.wrapping = false
+		c.next(run.Flushed{})
+	}
+}
+
+// noteStall remembers when this process last went on after it was stopped, or its machine suspended: what it did not
+// hear meanwhile is nobody's silence. The agents' own counts go on, so that none of them outlives its lease.
 func (c *Coordinator) noteStall(now link.Instant) {
 	if c.ticked != 0 && now.Sub(c.ticked) > link.HeartbeatOf(c.lease) {
 		c.woke = now
@@ -186,192 +209,70 @@ func (c *Coordinator) noteStall(now link.Instant) {
 	c.ticked = now
 }
 
-// allRead reports whether who reads output has it all, as far as it still comes: an agent
-// that is gone, or has ended by itself, pushes nothing more.
-func (c *Coordinator) allRead() bool {
-	silent := func(rank int) bool {
-		h := c.brain.hosts[c.brain.ranks[rank].host]
-		return h.gone || h.finished
-	}
-	for _, r := range c.readings {
-		if !r.finished(silent) {
-			return false
+// act carries out what the machine has decided.
+func (c *Coordinator) act(a run.Action) {
+	state := c.machine.State()
+	switch {
+	case a.Send != nil:
+		c.send(state.Hosts[a.Send.Host].Name, a.Send.Command)
+	case a.Event != nil:
+		if r := a.Event.Report; r != nil {
+			c.keepReport(r, a.Event.Attempt)
 		}
-	}
-	return true
-}
-
-// act carries out what the brain has decided.
-func (c *Coordinator) act() {
-	if c.brain == nil {
-		return
-	}
-	for _, a := range c.brain.take() {
-		switch {
-		case a.send != nil:
-			// A name that the hub does not know cannot occur: begin has admitted all.
-			_ = c.hub.Send(c.brain.hosts[a.send.host].name, message.Encode(a.send.order))
-		case a.event != nil:
-			if r := a.event.Report; r != nil {
-				if err := c.keepReport(r); err != nil {
-					head := c.brain.hosts[0].name
-					message := fmt.Sprintf("%s: the report of this run could not be kept there: %v", head, err)
-					r.Warnings = append(r.Warnings, message)
-					c.journal.add(event.Event{Kind: event.Warning, Attempt: a.event.Attempt, Host: head, Message: message})
-				}
-			}
-			c.journal.add(*a.event)
-		case a.began != nil && a.began.rank != everyRank:
-			c.rankBegins(source{a.began.attempt, a.began.rank})
-		case a.began != nil:
-			c.attemptBegins()
-			if c.followers > 0 {
-				c.brain.sendAll(message.Command{Pace: &message.Pace{Every: followedPace}})
-				defer c.act()
-			}
-		case a.wrap:
-			c.wrapping = true
-			for _, r := range c.readings {
-				r.end()
-			}
-			if c.allRead() {
-				c.wrapping = false
-				c.brain.flushed()
-				defer c.act()
-			}
-		case a.end != nil:
-			c.over = a.end
-		}
+		c.journal.add(*a.Event)
+	case a.Began != nil:
+		c.outputs.begin(state, a.Began)
+	case a.Wrap:
+		c.wrapping = true
+		c.outputs.end()
+		c.flush()
+	case a.End != nil:
+		c.over = a.End
 	}
 }
 
-// follow asks a host for the output that is read and has not ended: of the attempt in
-// progress, and after a lost connection again.
-func (c *Coordinator) follow(host int) {
-	for _, r := range c.readings {
-		c.followFor(r, host)
-	}
-}
-
-func (c *Coordinator) followFor(r *reading, host int) {
-	for _, attempt := range r.attempts() {
-		c.askFor(r, host, attempt)
-	}
-}
-
-// askFor has a host push what a reader still wants of an attempt.
-func (c *Coordinator) askFor(r *reading, host, attempt int) {
-	ranks := r.wanted(attempt, func(rank int) bool {
-		return rank < len(c.brain.ranks) && c.brain.ranks[rank].host == host
-	})
-	if len(ranks) > 0 {
-		_ = c.hub.Send(c.brain.hosts[host].name, message.Encode(message.Command{
-			Follow: &message.Follow{Subscription: r.name, Attempt: attempt, Ranks: ranks},
-		}))
-	}
-}
-
-func (c *Coordinator) addReading(r *reading) {
-	c.readings = slices.DeleteFunc(c.readings, (*reading).hasLeft) // for whom each task would be asked for
-	c.readings = append(c.readings, r)
-	if c.brain == nil || !c.began {
-		return
-	}
-	if c.brain.places == nil {
-		r.begin(c.brain.attempt, func(rank int) int64 { return r.from(c.brain.attempt, rank) })
-	} else {
-		c.beginAlone(r)
-	}
-	if c.brain.phase >= wrapping {
-		r.end()
-	}
-	for host := range c.brain.hosts {
-		c.followFor(r, host)
-	}
-}
-
-// beginAlone adds what independent ranks write to a reading. Who wants the last lines only
-// wants them of those that run; who has come back wants the attempts that it missed too.
-func (c *Coordinator) beginAlone(r *reading) {
-	for rank, from := range r.ranks {
-		if rank >= len(c.brain.ranks) {
-			continue
-		}
-		s := c.brain.ranks[rank]
-		if !s.asked || s.alone.over && from == message.FromTail {
-			continue
-		}
-		attempt := s.attempt
-		if !s.alone.over && !c.brain.places.all[s.place].runs { // it waits to be started again
-			attempt--
-		}
-		first := attempt
-		if of, told := r.of[rank]; told {
-			first = min(of, attempt)
-		}
-		for a := first; a <= attempt; a++ {
-			r.add(source{a, rank}, c.brain.hosts[s.host].name, r.from(a, rank))
-		}
-	}
-}
-
-// rankBegins asks for the output of an independent rank's worker.
-func (c *Coordinator) rankBegins(s source) {
-	c.began = true
-	host := c.brain.ranks[s.rank].host
-	for _, r := range c.readings {
-		if _, wanted := r.ranks[s.rank]; wanted {
-			r.add(s, c.brain.hosts[host].name, 0)
-			c.askFor(r, host, s.attempt)
-		}
-	}
-}
-
-// attemptBegins asks all hosts for the output of a new attempt.
-func (c *Coordinator) attemptBegins() {
-	first := !c.began
-	c.began = true
-	for _, r := range c.readings {
-		r.begin(c.brain.attempt, func(rank int) int64 {
-			if first {
-				return max(0, r.ranks[rank])
-			}
-			return 0
-		})
-	}
-	for host := range c.brain.hosts {
-		for _, r := range c.readings {
-			c.askFor(r, host, c.brain.attempt)
-		}
-	}
+// send sends a command to a host. One that the hub does not know cannot occur: begin has admitted all.
+func (c *Coordinator) send(host string, command message.Command) {
+	_ = c.hub.Send(host, message.Encode(command))
 }
 
 // attend lets a run begin once its launcher gets both, events and output.
 func (c *Coordinator) attend() {
-	if c.brain != nil && c.brain.unattended && c.eventsAsked && c.outputAsked {
-		c.brain.unattended = false
-		c.brain.advance()
+	if c.machine != nil && c.machine.State().Unattended && c.audience.attends() {
+		c.next(run.Attended{})
 	}
 }
 
-func (c *Coordinator) watcherLeft() {
-	if c.watchers--; c.watchers == 0 && c.brain != nil {
-		c.brain.launcherLeft()
-	}
+// outputWanted notes that somebody has asked for output.
+func (c *Coordinator) outputWanted() {
+	c.audience.outputAsked = true
+	c.attend()
 }
 
 // reportWait is how long the end of a run waits for its report to be on disk.
 const reportWait = 2 * time.Second
 
-// keepReport writes the report beside the logs, whole or not at all, and after all events
-// that were before. A file system that hangs may still take it later.
-func (c *Coordinator) keepReport(r *report.Report) error {
+// keepReport writes the report beside the logs, or says why not in the report itself.
+func (c *Coordinator) keepReport(r *report.Report, attempt int) {
+	err := c.writeReport(r)
+	if err == nil {
+		return
+	}
+	head := c.machine.State().Hosts[0].Name
+	text := fmt.Sprintf("%s: the report of this run could not be kept there: %v", head, err)
+	r.Warnings = append(r.Warnings, text)
+	c.journal.add(event.Event{Kind: event.Warning, Attempt: attempt, Host: head, Message: text})
+}
+
+// writeReport writes the report whole or not at all, after all events that were before. A file system that hangs may
+// still take it later.
+func (c *Coordinator) writeReport(r *report.Report) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		panic("reports are plain data, which JSON can always express: " + err.Error())
 	}
 	kept := make(chan error, 1)
-	c.disk.do(func() { kept <- replace(filepath.Join(c.stateDir, "report.json"), append(text, '\n')) })
+	c.disk.do(func() { kept <- replace(c.stateDir, "report.json", append(text, '\n')) })
 	if !c.disk.settle(reportWait) {
 		return fmt.Errorf("the file system of %s takes nothing", c.stateDir)
 	}

@@ -2,13 +2,13 @@ package coordinator
 
 import (
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 )
 
-// disk does what touches the run's folder, in the order in which it was asked for and by a
-// goroutine of its own: where the file system hangs, the loop that decides goes on. The
-// goroutine lives as long as the process.
+// disk does what touches the run's folder, in order and in a goroutine of its own: where the file system hangs, the
+// loop that decides goes on. The goroutine lives as long as the process.
 type disk struct {
 	mu   sync.Mutex
 	jobs []func()
@@ -17,24 +17,18 @@ type disk struct {
 
 func newDisk() *disk {
 	d := &disk{more: make(chan struct{}, 1)}
-	go d.work()
-	return d
-}
-
-func (d *disk) work() {
-	for range d.more {
-		for _, job := range d.take() {
-			job()
+	go func() {
+		for range d.more {
+			d.mu.Lock()
+			jobs := d.jobs
+			d.jobs = nil
+			d.mu.Unlock()
+			for _, job := range jobs {
+				job()
+			}
 		}
-	}
-}
-
-func (d *disk) take() []func() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	jobs := d.jobs
-	d.jobs = nil
-	return jobs
+	}()
+	return d
 }
 
 func (d *disk) do(job func()) {
@@ -47,8 +41,7 @@ func (d *disk) do(job func()) {
 	}
 }
 
-// settle waits until all is done that was asked for, at most so long, and reports whether
-// it is.
+// settle waits until everything so far is done, at most so long, and reports whether it is.
 func (d *disk) settle(limit time.Duration) bool {
 	done := make(chan struct{})
 	d.do(func() { close(done) })
@@ -60,8 +53,9 @@ func (d *disk) settle(limit time.Duration) bool {
 	}
 }
 
-// replace writes a file whole or not at all.
-func replace(path string, text []byte) error {
+// replace writes a file of a folder whole or not at all.
+func replace(dir, name string, text []byte) error {
+	path := filepath.Join(dir, name)
 	err := os.WriteFile(path+".new", text, 0o600)
 	if err == nil {
 		err = os.Rename(path+".new", path)

@@ -1,6 +1,4 @@
-// Package coordinator is the brain of a run. It runs on the head host beside the
-// agent, evaluates and plans the job, tells the agents what to do and decides after
-// each thing that happens. Deciding is apart from doing: the brain is a state that
-// turns what happened into actions and reasons, without clock or network; one loop
-// carries them out. It knows nothing of SSH or terminals.
+// Package coordinator is the process of the head host that decides for a run. It evaluates and plans the job, feeds
+// what happens to the run's state machine, and carries out its actions: commands to agents, events, the report, and
+// the output that somebody reads.
 package coordinator

@@ -9,13 +9,13 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/lint"
 	"github.com/muster-dev/muster/launcher/config"
+	"github.com/muster-dev/muster/launcher/coordinator/run"
 	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/plugins/gpu"
-	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // gpuOf is the UUID of a host's only GPU.
@@ -53,9 +53,8 @@ func sharingDrill(t *testing.T, more string) *drill {
 	if problems != nil {
 		t.Fatal(problems)
 	}
-	d := &drill{t: t, b: newBrain(settingsOf("j-1", job), p, func(i link.Instant) float64 { return float64(i) })}
-	d.b.now = link.Instant(time.Hour)
-	d.b.checking = submission.CheckNone
+	d := drillOf(t, job, p)
+	d.b.Checking = submission.CheckNone
 	return d
 }
 
@@ -63,8 +62,8 @@ func sharingDrill(t *testing.T, more string) *drill {
 func (d *drill) asked() map[int]*message.Serve {
 	found := map[int]*message.Serve{}
 	for _, a := range d.all {
-		if a.send != nil && a.send.order.Serve != nil {
-			found[a.send.host] = a.send.order.Serve
+		if a.Send != nil && a.Send.Command.Serve != nil {
+			found[a.Send.Host] = a.Send.Command.Serve
 		}
 	}
 	return found
@@ -79,7 +78,7 @@ func (d *drill) gather() {
 		d.join(host)
 		d.ready(host)
 	}
-	d.news(0, message.Update{PortHeld: &message.PortHeld{Attempt: d.b.attempt, Port: 20000}})
+	d.news(0, message.Update{PortHeld: &message.PortHeld{Attempt: d.b.Attempt, Port: 20000}})
 }
 
 func TestWorkersWaitForTheirDaemons(t *testing.T) {
@@ -120,18 +119,18 @@ func TestALostDaemonIsTheCauseAndTheNextAttemptAsksForAnother(t *testing.T) {
 	}
 	first := d.asked()[1].Number
 	d.news(1, message.Update{MPSLost: &message.MPSLost{Device: gpuOf(1), Message: "the MPS daemon of GPU 0 (pid 71) has ended", Locals: []int{0, 1}, Lines: []string{"control.log: gone"}}})
-	if d.b.phase != stopping || d.b.lost == nil || d.b.lost.Class != class.MPSLost {
-		t.Fatalf("phase %v, lost %+v", d.b.phase, d.b.lost)
+	if d.b.Phase != run.Stopping || d.b.Lost == nil || d.b.Lost.Class != class.MPSLost {
+		t.Fatalf("phase %v, lost %+v", d.b.Phase, d.b.Lost)
 	}
 	d.ended(2, message.Ended{Code: 1, Evidence: &evidence.Worker{Stderr: []byte("CUDA error: the remote procedural call between the MPS server and the MPS client failed\n")}})
 	d.ended(3, message.Ended{Signal: "SIGKILL", Sent: "SIGKILL"})
 	for _, rank := range []int{0, 1, 4, 5} {
 		d.ended(rank, message.Ended{Signal: "SIGTERM", Sent: "SIGTERM"})
 	}
-	if d.b.phase != restarting || d.asked()[1].Number == first {
-		t.Fatalf("phase %v, asked %+v", d.b.phase, d.asked()[1])
+	if d.b.Phase != run.Restarting || d.asked()[1].Number == first {
+		t.Fatalf("phase %v, asked %+v", d.b.Phase, d.asked()[1])
 	}
-	if a := d.b.past[0]; a.Class != class.MPSLost || !strings.Contains(a.Message, "the MPS daemon of GPU 0") {
+	if a := d.b.Record.Attempts[0]; a.Class != class.MPSLost || !strings.Contains(a.Message, "the MPS daemon of GPU 0") {
 		t.Errorf("%+v", a)
 	}
 }
@@ -140,7 +139,7 @@ func TestAStaleAnswerServesNobody(t *testing.T) {
 	d := sharingDrill(t, "ranks {\n backend = \"gloo\"\n}")
 	d.gather()
 	d.news(0, message.Update{Served: &message.Served{Number: 99}})
-	if d.b.sharing.served[0] {
+	if d.core.MPS.IsServed(0) {
 		t.Error("an answer to nothing counts")
 	}
 }
@@ -157,14 +156,14 @@ func TestIndependentRanksOfOtherGPUsGoOnWhenADaemonIsLost(t *testing.T) {
 	d.check("started", len(d.sent(isStart)), 6)
 	d.after(time.Second)
 	d.news(1, message.Update{MPSLost: &message.MPSLost{Device: gpuOf(1), Fault: true, Message: "a fault", Locals: []int{0, 1}}})
-	if d.b.phase != running || d.b.lost != nil {
-		t.Fatalf("phase %v, lost %+v", d.b.phase, d.b.lost)
+	if d.b.Phase != run.Running || d.b.Lost != nil {
+		t.Fatalf("phase %v, lost %+v", d.b.Phase, d.b.Lost)
 	}
 	d.ended(2, message.Ended{Signal: "SIGKILL", Sent: "SIGKILL"})
-	if u := d.b.ranks[2].alone; !u.over || u.cause == nil || u.cause.Class != class.MPSFault {
-		t.Errorf("%+v", u)
+	if k := d.b.Ranks[2]; !d.isOver(2) || k.Past[0].Class != class.MPSFault {
+		t.Errorf("%+v", k)
 	}
-	if d.b.ranks[0].alone.over {
+	if d.isOver(0) {
 		t.Error("a rank of another GPU was ended")
 	}
 }
@@ -181,7 +180,7 @@ func TestARankThatEndedWellBeforeItsDaemonDidIsDone(t *testing.T) {
 	d.after(time.Second)
 	d.news(1, message.Update{MPSLost: &message.MPSLost{Device: gpuOf(1), Message: "the daemon has ended", Locals: []int{0, 1}}})
 	d.ended(2, message.Ended{Evidence: &evidence.Worker{}})
-	if u := d.b.ranks[2].alone; !u.over || u.cause != nil {
-		t.Errorf("%+v", u)
+	if k := d.b.Ranks[2]; !d.isOver(2) || k.Past[0].Class != "" {
+		t.Errorf("%+v", k)
 	}
 }
