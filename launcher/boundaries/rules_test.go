@@ -53,7 +53,7 @@ var rules = []rule{
 		why:  "a plan is made from facts, whoever got them, and does not know who carries it out",
 	},
 	{
-		from: []string{"launcher/config"},
+		from: []string{"launcher/config/..."},
 		not: []string{"launcher", "launcher/facts", "launcher/plan", "launcher/remote/...", "launcher/agent/...", "launcher/coordinator/...",
 			"launcher/view", "launcher/proc", "launcher/message", "rendezvous/...", ssh, grpc, nvml, cli, term, "os/exec"},
 		why: "a job file is read on any machine, before any host is contacted and without starting a process",
@@ -179,7 +179,7 @@ var onlies = []only{
 	{"launcher/view", []string{"cmd/muster"}, "printing stands at the end"},
 	{"github.com/urfave/cli/v2", []string{"cmd/muster"}, "the command line is the command's matter"},
 	{"golang.org/x/crypto/ssh/...", []string{"launcher/remote/...", "launcher/testbed/..."}, "one package speaks SSH"},
-	{"github.com/hashicorp/hcl/v2/...", []string{"launcher/config"}, "one package knows the job file's language"},
+	{"github.com/hashicorp/hcl/v2/...", []string{"launcher/config/..."}, "one package knows the job file's language"},
 	{nvml, []string{"plugins/nvml/..."}, "it needs cgo"},
 }
 

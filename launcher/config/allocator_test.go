@@ -18,13 +18,12 @@ func withAllocator(body string) (Source, string) {
 func TestAllocatorSaysWhatToWrite(t *testing.T) {
 	for body, want := range map[string]string{
 		`max_split_size = "30.5MiB"`:                  `torch counts max_split_size in whole MiB: write "30MiB" or "31MiB"`,
-		`pinned_max_cached_size = "1500KiB"`:          `write "1MiB" or "2MiB"`,
 		`max_split_size = "1MiB"`:                     "max_split_size lies between 20MiB and 16TiB",
 		`max_split_size = 128`:                        `write "128GiB"`,
 		`max_split_size = "128MB"`:                    `write "128MiB"`,
-		`max_split_size_mb = 128`:                     `torch's max_split_size_mb is called max_split_size here: write max_split_size = "128MiB"`,
-		`max_split_size_mb = "128"`:                   `write max_split_size = "128MiB"`,
-		`per_process_memory_fraction = 0.45`:          "write memory_fraction = 0.45",
+		`max_split_size_mb = 128`:                     `has no argument "max_split_size_mb". Write max_split_size = "128MiB"`,
+		`pinned_use_background_threads = true`:        `Write env = { PYTORCH_CUDA_ALLOC_CONF = "pinned_use_background_threads:..." }`,
+		`per_process_memory_fraction = 0.45`:          "Write memory_fraction = ",
 		`max_split = "128MiB"`:                        "It takes the arguments",
 		`garbage_collection_threshold = 80`:           "For per cent write 0.8.",
 		`garbage_collection_threshold = 0`:            "more than 0 and less than 1, such as 0.8, not the number 0.",

@@ -4,20 +4,47 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
-	"github.com/muster-dev/muster/launcher/plural"
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/muster-dev/muster/launcher/config/decode"
+	"github.com/muster-dev/muster/launcher/config/diagnostic"
+	"github.com/muster-dev/muster/launcher/config/envvar"
+	"github.com/muster-dev/muster/launcher/plural"
 )
+
+// forwardedFrom is the source of forwarded variables.
+const forwardedFrom = "forwarded from the launching machine"
+
+// String is the variable for people: without its value where that is a secret.
+func (v EnvVar) String() string {
+	if v.Sensitive {
+		return v.Name + "=(sensitive)"
+	}
+	return v.Name + "=" + v.Value
+}
+
+// GoString is String: %#v hides secrets too.
+func (v EnvVar) GoString() string { return v.String() }
+
+// HostEnvNames are the variables of hosts that env refers to, sorted: RankScope.HostEnv has to
+// have them, as far as they are set there.
+func (j *Job) HostEnvNames() []string { return slices.Clone(j.hostEnv) }
 
 // EnvOf is the job's env for one rank of the host with that index: the host
 // block's env wins over the job's, which wins over what is forwarded. A null takes a
 // variable out. The variables are sorted by name. Several goroutines may call it at once.
 func (j *Job) EnvOf(hostIndex int, scope RankScope) ([]EnvVar, hcl.Diagnostics) {
+	return j.EnvUnder(nil, hostIndex, scope)
+}
+
+// EnvUnder is EnvOf with the restart rules that are in force, by their numbers in the
+// order in which they came into force: the last one wins.
+func (j *Job) EnvUnder(rules []int, hostIndex int, scope RankScope) ([]EnvVar, hcl.Diagnostics) {
 	if hostIndex < 0 || hostIndex >= len(j.Hosts) {
 		return nil, hcl.Diagnostics{{
 			Severity: hcl.DiagError,
@@ -28,28 +55,24 @@ func (j *Job) EnvOf(hostIndex int, scope RankScope) ([]EnvVar, hcl.Diagnostics) 
 	if j.scope == nil {
 		return nil, nil
 	}
-	d := &decoder{scope: j.scope}
-	vars := d.envOver(j.forwardedVars(), j.env, j.Hosts[hostIndex].env, j.scope.context(envBudget, &scope))
-	return vars, tidy(d.diags)
-}
-
-// mergedEnv evaluates both env expressions; either may be nil.
-func (d *decoder) mergedEnv(job, host hclsyntax.Expression, ctx *hcl.EvalContext) []EnvVar {
-	return d.envOver(map[string]EnvVar{}, job, host, ctx)
-}
-
-// envOver is mergedEnv over variables that are there without it.
-func (d *decoder) envOver(merged map[string]EnvVar, job, host hclsyntax.Expression, ctx *hcl.EvalContext) []EnvVar {
-	for _, expr := range []hclsyntax.Expression{job, host} {
-		for _, entry := range d.envEntries(expr, ctx) {
-			if entry.omitted {
-				delete(merged, entry.Name)
-			} else {
-				merged[entry.Name] = entry.EnvVar
-			}
-		}
+	vars := map[string]EnvVar{}
+	for name, value := range j.forwarded {
+		vars[name] = EnvVar{Name: name, Value: value, Source: forwardedFrom, Sensitive: true}
 	}
-	return slices.SortedFunc(maps.Values(merged), func(a, b EnvVar) int { return cmp.Compare(a.Name, b.Name) })
+	exprs := []hclsyntax.Expression{j.env, j.Hosts[hostIndex].env}
+	for _, i := range rules {
+		exprs = append(exprs, j.Restart.On[i].env)
+	}
+	e := envReader{decode.Evaluation(j.scope), j.scope.Context(&scope), j.Program == ProgramJAX}
+	merged := e.merge(vars, exprs...)
+	return merged, e.file.Diagnostics()
+}
+
+// envReader evaluates env expressions for one rank.
+type envReader struct {
+	file *decode.File
+	ctx  *hcl.EvalContext
+	jax  bool
 }
 
 // envEntry is one checked entry of an env expression.
@@ -58,147 +81,125 @@ type envEntry struct {
 	omitted bool // the value is null
 }
 
-// envEntries evaluates one env expression, entry by entry where it is written out.
-func (d *decoder) envEntries(expr hclsyntax.Expression, ctx *hcl.EvalContext) []envEntry {
+// merge puts the entries of expressions, which may be nil, over variables that are there
+// without them.
+func (e envReader) merge(vars map[string]EnvVar, exprs ...hclsyntax.Expression) []EnvVar {
+	for _, expr := range exprs {
+		for _, entry := range e.entries(expr) {
+			if entry.omitted {
+				delete(vars, entry.Name)
+			} else {
+				vars[entry.Name] = entry.EnvVar
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(vars), func(a, b EnvVar) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// entries evaluates one env expression, entry by entry where it is written out.
+func (e envReader) entries(expr hclsyntax.Expression) (entries []envEntry) {
 	if expr == nil {
 		return nil
 	}
-	if object, ok := unwrap(expr).(*hclsyntax.ObjectConsExpr); ok {
-		return d.writtenEntries(object, ctx)
+	if object, ok := expr.(*hclsyntax.ObjectConsExpr); ok {
+		return e.writtenEntries(object)
 	}
-	value, ok := d.evaluate(expr, ctx)
+	value, ok := e.file.Evaluate(expr, e.ctx)
 	switch {
 	case !ok || value.IsNull():
 		return nil
 	case value.IsMarked():
-		d.sensitiveName(expr)
+		e.sensitiveName(expr)
 		return nil
 	case !value.Type().IsObjectType() && !value.Type().IsMapType():
-		d.error(expr.Range(), "Wrong type", "env is an object of variables, { NAME = \"value\" }, not %s.", describe(value))
+		e.file.Error(expr.Range(), "Wrong type", "env is an object of variables, { NAME = \"value\" }, not %s.", decode.Describe(value))
 		return nil
 	}
-	var entries []envEntry
 	for it := value.ElementIterator(); it.Next(); {
 		key, v := it.Element()
-		entries = d.addEntry(entries, key.AsString(), expr, v, expr)
+		if e.checkName(key.AsString(), expr.Range()) {
+			entries = e.add(entries, key.AsString(), expr.Range(), v, expr)
+		}
 	}
 	return entries
 }
 
-func (d *decoder) writtenEntries(object *hclsyntax.ObjectConsExpr, ctx *hcl.EvalContext) []envEntry {
-	var entries []envEntry
+func (e envReader) writtenEntries(object *hclsyntax.ObjectConsExpr) (entries []envEntry) {
 	places := map[string]hcl.Range{}
 	for _, item := range object.Items {
-		key, ok := d.evaluate(item.KeyExpr, ctx)
-		value, valueOK := d.evaluate(item.ValueExpr, ctx)
+		key, ok := e.file.Evaluate(item.KeyExpr, e.ctx)
+		value, valueOK := e.file.Evaluate(item.ValueExpr, e.ctx)
 		if !ok {
 			continue
 		}
 		if key.IsMarked() {
-			d.sensitiveName(item.KeyExpr)
+			e.sensitiveName(item.KeyExpr)
 			continue
 		}
-		name, ok := d.scope.scalar(item.KeyExpr, key)
-		if !ok {
-			d.error(item.KeyExpr.Range(), "Wrong type", "The name of a variable is text, not %s.", describe(key))
+		at := item.KeyExpr.Range()
+		name, ok := e.file.Scope.Scalar(item.KeyExpr, key)
+		earlier, twice := places[name]
+		switch {
+		case !ok:
+			e.file.Error(at, "Wrong type", "The name of a variable is text, not %s.", decode.Describe(key))
+			continue
+		case twice:
+			e.file.ErrorAlso(at, earlier, "Repeated variable", "%s is set at %s already.", name, earlier)
 			continue
 		}
-		if earlier, twice := places[name]; twice {
-			d.errorAlso(item.KeyExpr.Range(), earlier, "Repeated variable", "%s is set at %s already.", name, earlier)
-			continue
-		}
-		places[name] = item.KeyExpr.Range()
-		if valueOK {
-			entries = d.addEntry(entries, name, item.KeyExpr, value, item.ValueExpr)
-		} else {
-			d.checkEnvName(name, item.KeyExpr.Range())
+		places[name] = at
+		if e.checkName(name, at) && valueOK {
+			entries = e.add(entries, name, at, value, item.ValueExpr)
 		}
 	}
 	return entries
 }
 
-// addEntry adds one variable where it is good.
-func (d *decoder) addEntry(entries []envEntry, name string, nameExpr hclsyntax.Expression, value cty.Value, valueExpr hclsyntax.Expression) []envEntry {
-	if !d.checkEnvName(name, nameExpr.Range()) {
-		return entries
-	}
-	at := nameExpr.Range()
-	entry := envEntry{EnvVar: EnvVar{Name: name, Source: fmt.Sprintf("%s:%d", at.Filename, at.Start.Line), Sensitive: value.ContainsMarked()}}
+// sensitiveName reports names of variables that come of a secret.
+func (e envReader) sensitiveName(expr hclsyntax.Expression) {
+	e.file.Error(expr.Range(), "Sensitive value",
+		"The names of variables are shown, and these come of a sensitive variable. Write them out: { NAME = var.x[\"NAME\"] }.")
+}
+
+// add adds one variable where its value is good.
+func (e envReader) add(entries []envEntry, name string, at hcl.Range, value cty.Value, expr hclsyntax.Expression) []envEntry {
+	entry := envEntry{EnvVar: EnvVar{Name: name, Source: decode.SourceAt(at), Sensitive: value.ContainsMarked()}}
 	value, _ = value.UnmarkDeep()
 	if value.IsNull() {
 		entry.omitted = true
 		return append(entries, entry)
 	}
-	text, ok := d.scope.scalar(valueExpr, value)
-	switch {
+	text, ok := e.file.Scope.Scalar(expr, value)
+	switch at := expr.Range(); {
 	case !ok:
-		d.error(valueExpr.Range(), "Wrong type",
-			"The value of %s is %s; a variable holds text. Use jsonencode(...) to pass it as JSON.", name, describe(value))
-		return entries
+		e.file.Error(at, "Wrong type",
+			"The value of %s is %s; a variable holds text. Use jsonencode(...) to pass it as JSON.", name, decode.Describe(value))
 	case strings.ContainsRune(text, 0):
-		d.error(valueExpr.Range(), "NUL in a string", "The value of %s holds a NUL character, which no variable can.", name)
-		return entries
-	case len(name)+len(text) > maxArgument-2:
-		d.error(valueExpr.Range(), "Value too long", "The value of %s has %d bytes; Linux takes at most %d with the name. Pass it in a file.", name, len(text), maxArgument-2)
-		return entries
+		e.file.Error(at, "NUL in a string", "The value of %s holds a NUL character, which no variable can.", name)
+	case len(name)+len(text) > envvar.MaxLength:
+		e.file.Error(at, "Value too long", "The value of %s has %d bytes; Linux takes at most %d with the name. Pass it in a file.", name, len(text), envvar.MaxLength)
+	default:
+		entry.Value = text
+		return append(entries, entry)
 	}
-	entry.Value = text
-	return append(entries, entry)
+	return entries
 }
 
-var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
-func (d *decoder) checkEnvName(name string, at hcl.Range) bool {
-	if !envName.MatchString(name) {
-		d.error(at, "Invalid variable name", "%q: the name of a variable is made of letters, digits and _, and does not begin with a digit.", name)
+func (e envReader) checkName(name string, at hcl.Range) bool {
+	if !envvar.IsName(name) {
+		e.file.Error(at, "Invalid variable name", "%q: the name of a variable is made of letters, digits and _, and does not begin with a digit.", name)
 		return false
 	}
-	reason := ownedBy(name)
-	if d.program == ProgramJAX && reason == "" {
-		reason = ownedByJAX[name]
-	}
-	if reason != "" {
-		d.error(at, "Variable belongs to muster", "%s cannot be set in env: %s", name, reason)
+	if reason := envvar.Owner(name, e.jax); reason != "" {
+		e.file.Error(at, "Variable belongs to muster", "%s cannot be set in env: %s", name, reason)
 		return false
 	}
 	return true
 }
 
-// envExpr checks the names of an env attribute and returns its expression, nil
-// where there is nothing to evaluate.
-func (d *decoder) envExpr(attr *hclsyntax.Attribute) hclsyntax.Expression {
-	if attr == nil || attr.Expr == nil {
-		return nil
-	}
-	d.place = inEnv
-	defer func() { d.place = inJob }()
-	object, ok := unwrap(attr.Expr).(*hclsyntax.ObjectConsExpr)
-	if !ok {
-		if !d.checkNames(attr.Expr) {
-			return nil
-		}
-		return attr.Expr
-	}
-	for i, item := range object.Items {
-		if !d.checkNames(item.KeyExpr) {
-			object.Items[i].KeyExpr = unknownAt(item.KeyExpr)
-		}
-		if !d.checkNames(item.ValueExpr) {
-			object.Items[i].ValueExpr = unknownAt(item.ValueExpr)
-		}
-	}
-	return object
-}
-
-// unknownAt stands for an expression that has errors, so that those of the rest
-// are found.
-func unknownAt(expr hclsyntax.Expression) hclsyntax.Expression {
-	return &hclsyntax.LiteralValueExpr{Val: cty.DynamicVal, SrcRange: expr.Range()}
-}
-
 // tryEnv evaluates env as it will be for some ranks, so that its errors show
 // before anything is contacted. What only the plan knows is unknown here.
-func (d *decoder) tryEnv(job *Job) {
+func tryEnv(f *decode.File, job *Job) {
 	hosts := job.Hosts
 	if len(hosts) == 0 {
 		hosts = []Host{{Name: LocalName}}
@@ -210,10 +211,12 @@ func (d *decoder) tryEnv(job *Job) {
 	before := 0
 	for i, host := range hosts {
 		if i == 0 || i == len(hosts)-1 || host.env != nil {
-			rank := &RankScope{Global: before, WorldSize: world, HostName: host.Name, HostIndex: i, trial: true}
-			vars := slices.DeleteFunc(d.mergedEnv(job.env, host.env, d.childContext(rank)), func(v EnvVar) bool { return v.Sensitive })
-			d.warnOfNCCL(job, host, vars)
-			d.warnOfAllocator(job, host, vars)
+			rank := &RankScope{Global: before, WorldSize: world, HostName: host.Name, HostIndex: i, Trial: true}
+			e := envReader{f, f.Scope.Context(rank), job.Program == ProgramJAX}
+			vars := e.merge(map[string]EnvVar{}, job.env, host.env)
+			vars = slices.DeleteFunc(vars, func(v EnvVar) bool { return v.Sensitive })
+			warnOfNCCL(f, job, host, vars)
+			warnOfAllocator(f, job, host, vars)
 		}
 		if before += host.PerHost; host.PerHost == 0 {
 			before = -len(hosts) * maxPerHost
@@ -221,22 +224,79 @@ func (d *decoder) tryEnv(job *Job) {
 	}
 }
 
-// childContext adds a rank to the decoder's own context, so that all trials spend
-// from one meter.
-func (d *decoder) childContext(rank *RankScope) *hcl.EvalContext { return rank.context(d.ctx) }
-
-// worldSize is the number of ranks, or of tasks where there are some; 0 where the plan
-// decides it.
-func (j *Job) worldSize() int {
-	if len(j.Tasks) > 0 {
-		return len(j.Tasks)
-	}
-	size := 0
-	for _, host := range j.Hosts {
-		if host.PerHost == 0 {
-			return 0
+// envPlace is where a variable is set in one of the env expressions, and where its value is
+// written; both are the whole expression where it is computed.
+func envPlace(v EnvVar, exprs ...hclsyntax.Expression) (key, value hcl.Range) {
+	for _, expr := range exprs {
+		object, ok := expr.(*hclsyntax.ObjectConsExpr)
+		if !ok {
+			if expr != nil && decode.SourceAt(expr.Range()) == v.Source {
+				return expr.Range(), expr.Range()
+			}
+			continue
 		}
-		size += host.PerHost
+		for _, item := range object.Items {
+			at := item.KeyExpr.Range()
+			name, _ := item.KeyExpr.Value(nil) // known without variables where it is written out
+			isOther := name.IsKnown() && !name.IsNull() && name.Type() == cty.String && name.AsString() != v.Name
+			if decode.SourceAt(at) == v.Source && !isOther {
+				return at, item.ValueExpr.Range()
+			}
+		}
 	}
-	return size
+	return hcl.Range{}, hcl.Range{}
+}
+
+// decodeForward decodes which variables of the launching machine go to ranks, and takes from
+// those that were sent the ones that do.
+func decodeForward(b *decode.Block, sent map[string]string) (patterns []string, found map[string]string) {
+	a := b.Arg("forward")
+	elements, ok := a.Elements()
+	if !ok && a.IsSet() {
+		a.Error("Wrong type", "forward is a list of names and patterns such as [\"WANDB_*\", \"HF_TOKEN\"], not %s.", a.Describe())
+	}
+	if !ok {
+		return nil, nil
+	}
+	for _, e := range elements {
+		pattern, ok := decodePattern(e)
+		if !ok {
+			continue
+		}
+		patterns = append(patterns, pattern)
+		if _, set := sent[pattern]; sent != nil && !set && !strings.Contains(pattern, "*") {
+			e.Warn("Nothing to forward", "%s is not set on this machine, or is no text: ranks do not get it from here.", pattern)
+		}
+	}
+	return patterns, envvar.Forwarded(patterns, sent)
+}
+
+// decodePattern is one element of forward, where it is good.
+func decodePattern(e *decode.Arg) (string, bool) {
+	if _, ok := e.Value(); !ok {
+		return "", false
+	}
+	word, isText := e.Word()
+	if !isText {
+		e.Error("Wrong type", "A pattern of forward is text in quotes, not %s.", e.Describe())
+		return "", false
+	}
+	name, _, isPattern := strings.Cut(word, "*")
+	reason := envvar.Owner(word, false)
+	if reason == "" && isPattern {
+		reason = envvar.Owner(name+"X", false)
+	}
+	switch quoted := diagnostic.Quoted(word); {
+	case strings.Contains(word, "="):
+		e.Error("Invalid pattern", "forward has names only, their values are this machine's. To set a variable to a value, use env.")
+	case strings.Trim(word, "*") == "" && word != "":
+		e.Error("Invalid pattern", "%s would send every variable of this machine, which are wrong on others. Name those that are needed.", quoted)
+	case !envvar.IsName(strings.ReplaceAll(word, "*", "A")):
+		e.Error("Invalid pattern", "%s: a pattern is the name of a variable, in which * stands for any number of characters.", quoted)
+	case reason != "":
+		e.Error("Variable belongs to muster", "%s cannot be forwarded: %s", word, reason)
+	default:
+		return word, true
+	}
+	return "", false
 }

@@ -3,7 +3,7 @@
 // and the words after "--" decide everything; no environment, clock, network or
 // other file), so that the launcher and the coordinator evaluate the same source
 // to the same job. What the launching machine's environment adds, and the file of tasks,
-// are put into the source before: see Source.WithEnviron and WithTasks. It knows nothing of hosts beyond their names, nor of processes.
+// are put into the source before: see Source.WithEnviron and WithTasks.
 package config
 
 import (
@@ -15,8 +15,10 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/allocator"
 	"github.com/muster-dev/muster/launcher/check/nccl"
+	"github.com/muster-dev/muster/launcher/config/decode"
+	"github.com/muster-dev/muster/launcher/config/deviceref"
+	"github.com/muster-dev/muster/launcher/config/hostlist"
 	"github.com/muster-dev/muster/launcher/memory"
-	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // Source is everything that decides what a job file means. It travels to the
@@ -62,8 +64,22 @@ type Job struct {
 	// Tasks are what independent ranks take one after the other; nil: each rank is one task.
 	Tasks     []Task `json:",omitempty"`
 	Placement Placement
-	Plugin    *Plugin // a site's own prober of devices; nil: muster's
-	Python    string  // interpreter whose torch is looked for; "": the command's own
+	Plugin    *Plugin       // a site's own prober of devices; nil: muster's
+	Python    string        // interpreter whose torch is looked for; "": the command's own
+	Lease     time.Duration // how long a silent host may live; 30s unless set
+	Ports     PortRange     // ports that muster chooses lie here; zero: the default range
+	Policies
+	Libraries
+
+	// Forward are the patterns of variables that the launching machine gives to ranks;
+	// what they found comes with EnvOf.
+	Forward []string `json:",omitempty"`
+
+	environment
+}
+
+// Policies say what happens while a job runs and when it fails, and what is shown of it.
+type Policies struct {
 	Stop      Stop
 	EarlyExit EarlyExit
 	Hang      *Hang    `json:",omitempty"` // nil: a long silence is said, and no more
@@ -72,28 +88,22 @@ type Job struct {
 	Observe   Observe  `json:",omitzero"`
 	Check     Check
 	Logs      Logs
-	Lease     time.Duration // how long a silent host may live; 30s unless set
-	Ports     PortRange     // ports that muster chooses lie here; zero: the default range
+}
 
-	// NCCL is what the nccl block sets, nil without one.
-	NCCL *nccl.Settings `json:",omitempty"`
-	// Allocator is what the allocator block sets, nil without one.
+// Libraries are what a job file says of the libraries that ranks use; nil without a block.
+type Libraries struct {
+	NCCL      *nccl.Settings      `json:",omitempty"`
 	Allocator *allocator.Settings `json:",omitempty"`
-	// MPS is what the mps block says, nil without one.
-	MPS *MPS `json:",omitempty"`
-	// Memory is what the memory block says of the model, nil without one.
-	Memory *memory.Model `json:",omitempty"`
+	MPS       *MPS                `json:",omitempty"`
+	Memory    *memory.Model       `json:",omitempty"` // of the model
+}
 
-	// Forward are the patterns of variables that the launching machine gives to ranks;
-	// what they found comes with EnvOf.
-	Forward []string `json:",omitempty"`
-
-	// Env is evaluated per rank: see EnvOf. The expressions of the job's env
-	// attribute and of the host's override are kept inside.
+// environment is what EnvOf needs.
+type environment struct {
 	env       hclsyntax.Expression // nil without one
 	forwarded map[string]string    // of Source, as far as Forward has it
 	hostEnv   []string             // that env_of_host is called with
-	scope     *scope
+	scope     *decode.Scope
 }
 
 // Host is one host as the job file describes it.
@@ -112,7 +122,7 @@ type Host struct {
 	Range   hcl.Range
 
 	env       hclsyntax.Expression // the host block's own env, nil without one
-	written   string               // [user@]address[:port], as the job file has it
+	listed    hostlist.Host        // as the job file has it
 	perHostAt hcl.Range            // of per_host as this host has it; zero where none is written
 }
 
@@ -153,20 +163,8 @@ type Logs struct {
 // PortRange is an inclusive range of TCP ports. The zero value means not set.
 type PortRange struct{ First, Last int }
 
-// RankScope is what env expressions can refer to: rank.global, rank.local,
-// rank.world_size, host.name, host.index, gpu.uuid, gpu.index, gpu.pci and
-// env_of_host("NAME").
-type RankScope struct {
-	Global, Local, WorldSize int
-	HostName                 string
-	HostIndex                int
-	GPU                      *gpu.ID // nil: the rank has none, and gpu.* is null
-	// HostEnv is the host's own environment, at least what Job.HostEnvNames lists as far
-	// as it is set there. What is not set is "" to expressions.
-	HostEnv map[string]string
-
-	trial bool // gpu.* and env_of_host are not known yet
-}
+// RankScope is what env expressions can refer to.
+type RankScope = decode.RankScope
 
 // EnvVar is one variable of the job's env for one rank.
 type EnvVar struct {
@@ -214,10 +212,10 @@ type Group struct {
 
 // Kinds of Devices.
 const (
-	DevicesAll   = "all"   // every GPU that may be used (the default)
-	DevicesCount = "count" // so many idle ones
-	DevicesList  = "list"  // those, in this order
-	DevicesNone  = "none"  // the job uses none
+	DevicesAll   = deviceref.All  // every GPU that may be used (the default)
+	DevicesCount = "count"        // so many idle ones
+	DevicesList  = "list"         // those, in this order
+	DevicesNone  = deviceref.None // the job uses none
 	// DevicesProfile are all MIG devices of one profile, DevicesProfiles as many idle ones as
 	// the list has elements, each by its profile.
 	DevicesProfile  = "profile"

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/muster-dev/muster/launcher/check/nccl"
+	"github.com/muster-dev/muster/launcher/config/decode"
 )
 
 // withNCCL evaluates a job file of one local host with these lines in its nccl block and
@@ -16,14 +17,13 @@ import (
 func withNCCL(block, env string) (*Job, Source, hcl.Diagnostics) {
 	src := Source{Filename: "job.hcl", Text: fmt.Appendf(nil,
 		"job \"x\" {\n command = [\"x\"]\n hosts \"local\" {}\n nccl {\n%s\n }\n env = {\n%s\n }\n}", block, env)}
-	d := newDecoder(src)
-	job := d.file(d.parse())
+	f := decode.Parse(src.Filename, src.Text, nil)
+	job := decodeFile(src, f)
 	for i, host := range job.Hosts {
-		rank := &RankScope{WorldSize: 2, HostName: host.Name, HostIndex: i}
-		d.warnOfNCCL(job, host, d.mergedEnv(job.env, host.env, d.childContext(rank)))
+		e := envReader{f, f.Scope.Context(&RankScope{WorldSize: 2, HostName: host.Name, HostIndex: i}), false}
+		warnOfNCCL(f, job, host, e.merge(map[string]EnvVar{}, job.env, host.env))
 	}
-	job, diags := d.result(job)
-	return job, src, diags
+	return job, src, f.Diagnostics()
 }
 
 // TestNCCLAttributesAsNCCLReadsThem: what an attribute sets.
@@ -135,10 +135,10 @@ func TestEnvThatNCCLWouldMisread(t *testing.T) {
 func TestVariablesOfNCCLAreAnsweredWithTheirArguments(t *testing.T) {
 	for name, want := range map[string]string{
 		"NCCL_BUFFSIZE": "Write buffer_size = ...", "buffsize": "Write buffer_size = ...", "bufsize": "Write buffer_size = ...",
-		"nccl-min-nchannels": "Write min_channels = ...", "p2p_levl": `Did you mean "p2p_level"?`,
+		"nccl-min-nchannels": "Write min_ctas = ...", "p2p_levl": `Did you mean "p2p_level"?`,
 	} {
-		if got := ncclSchema.unknownAttr(name); !strings.Contains(got, want) {
-			t.Errorf("%s: %s", name, got)
+		if _, src, diags := withNCCL(name+" = 1", ""); len(diags) != 1 || !strings.Contains(diags[0].Detail, want) {
+			t.Errorf("%s: %s", name, printed(src, diags))
 		}
 	}
 }

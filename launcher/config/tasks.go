@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,10 +10,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/muster-dev/muster/launcher/config/decode"
+	"github.com/muster-dev/muster/launcher/config/diagnostic"
 	"github.com/muster-dev/muster/launcher/internal/text"
-	"github.com/zclconf/go-cty/cty"
 )
 
 // Task is one of more pieces of work than workers run at a time: the command of the worker
@@ -37,131 +37,119 @@ const (
 var modes = []string{modeDistributed, modeIndependent}
 
 // checkIndependent checks what a job says of ranks that would have to talk to each other.
-func (d *decoder) checkIndependent(c content, r ranks) {
-	if at, set := d.written(r.attrs["backend"]); set && r.backend != "none" {
-		d.error(at, "Ranks that do not talk", "backend = %q is for ranks that talk to each other, and mode = \"independent\" says that they do not. Leave one of them out.", r.backend)
+func checkIndependent(b *decode.Block, r ranks, program string) {
+	const title, out = "Ranks that do not talk", "mode = \"independent\" says that they do not. Leave one of them out."
+	refuse := func(a *decode.Arg, is bool, what string) {
+		if at, set := a.Written(); set && is {
+			b.File.Error(at, title, "%s, and %s", what, out)
+		}
 	}
-	if at, set := d.written(r.attrs["groups"]); set {
-		d.error(at, "Ranks that do not talk", "groups are ranks that talk to each other, and mode = \"independent\" says that they do not. Leave one of them out.")
-	}
-	if at, set := d.written(c.attrs["program"]); set && d.program == ProgramJAX {
-		d.error(at, "Ranks that do not talk", "program = \"jax\" is for ranks that find each other by jax.distributed.initialize(), and mode = \"independent\" says that they do not. Leave one of them out.")
-	}
-	for _, block := range c.blocks["early_exit"] {
-		d.warn(block.TypeRange, "Without effect", "early_exit is about ranks that wait for each other; with mode = \"independent\" each ends when it is done. Leave it out.")
+	refuse(r.block.Arg("backend"), r.backend != "none", fmt.Sprintf("backend = %q is for ranks that talk to each other", r.backend))
+	refuse(r.block.Arg("groups"), true, "groups are ranks that talk to each other")
+	refuse(b.Arg("program"), program == ProgramJAX, "program = \"jax\" is for ranks that find each other by jax.distributed.initialize()")
+	if early := b.Block("early_exit"); early != nil {
+		b.File.Warn(early.TypeAt, "Without effect", "early_exit is about ranks that wait for each other; with mode = \"independent\" each ends when it is done. Leave it out.")
 	}
 }
 
-// tasks decodes tasks or tasks_file; nil where there is neither.
-func (d *decoder) tasks(c content, independent bool) []Task {
-	listed, file := c.attrs["tasks"], c.attrs["tasks_file"]
-	given := listed
-	if given == nil {
-		given = file
-	}
+// decodeTasks decodes tasks or tasks_file, which was read before; nil where there is neither.
+func decodeTasks(b *decode.Block, independent bool, read *TasksText) (found []Task) {
+	listed, file := b.Arg("tasks"), b.Arg("tasks_file")
+	given := cmp.Or(listed, file)
 	switch {
 	case given == nil:
 		return nil
 	case listed != nil && file != nil:
-		d.errorAlso(file.NameRange, listed.NameRange, "Tasks twice", "tasks and tasks_file both say what the tasks are. Write one of them.")
+		b.File.ErrorAlso(file.NameAt, listed.NameAt, "Tasks twice", "tasks and tasks_file both say what the tasks are. Write one of them.")
 		return nil
 	case !independent:
-		d.error(given.NameRange, "Tasks of one job", "%s are pieces of work that do not talk to each other: write mode = \"independent\" too.", given.Name)
+		b.File.Error(given.NameAt, "Tasks of one job", "%s are pieces of work that do not talk to each other: write mode = \"independent\" too.", given.Name)
 		return nil
-	}
-	known := len(d.diags)
-	var found []Task
-	if file != nil {
-		found = d.tasksInFile(file)
-	} else {
-		found = d.listedTasks(listed)
+	case file != nil:
+		found = decodeTasksFile(file, read)
+	default:
+		found = decodeTaskList(listed)
 	}
 	switch {
-	case len(d.diags) > known:
+	case given.Wrong():
 	case len(found) == 0:
-		d.error(given.Expr.Range(), "No tasks", "There is no task. Leave %s out to have one worker a rank.", given.Name)
+		given.Error("No tasks", "There is no task. Leave %s out to have one worker a rank.", given.Name)
 	case len(found) > maxTasks:
-		d.error(given.Expr.Range(), "Too many tasks", "There are %d tasks; at most %d are taken.", len(found), maxTasks)
+		given.Error("Too many tasks", "There are %d tasks; at most %d are taken.", len(found), maxTasks)
 	}
 	return found
 }
 
-// listedTasks are those of a list: each a list of words, or a line that is split as a line
-// of a file is.
-func (d *decoder) listedTasks(attr *hclsyntax.Attribute) []Task {
-	elements, ok := d.elements(attr.Expr)
+// decodeTaskList decodes tasks: each a list of words, or a line that is split as a line of a
+// file is.
+func decodeTaskList(a *decode.Arg) (found []Task) {
+	elements, ok := a.Elements()
 	if !ok {
-		d.error(attr.Expr.Range(), "Wrong type", "tasks is a list with the words of each task, such as [[\"--lr\", 0.1], [\"--lr\", 0.2]] or [\"--lr 0.1\", \"--lr 0.2\"].")
+		a.Error("Wrong type", "tasks is a list with the words of each task, such as [[\"--lr\", 0.1], [\"--lr\", 0.2]] or [\"--lr 0.1\", \"--lr 0.2\"].")
 		return nil
 	}
-	var found []Task
 	for _, e := range elements {
-		task := Task{Source: sourceAt(e.expr.Range())}
-		words, isList := d.elements(e.expr)
+		task := Task{Source: decode.SourceAt(e.At)}
+		words, isList := e.Elements()
+		word, isText := e.Word()
 		switch {
-		case isList && !sameExpr(attr.Expr, e.expr):
-			for _, word := range words {
-				task.Words = append(task.Words, d.word(word, "a task"))
+		case isList:
+			for _, w := range words {
+				if _, ok := w.Value(); ok {
+					task.Words = append(task.Words, decode.CommandWord(w, "a task"))
+				}
+				a.Blame(w)
 			}
-		case e.value.CanIterateElements() && !e.value.Type().IsObjectType() && !e.value.Type().IsMapType():
-			for it := e.value.ElementIterator(); it.Next(); {
-				_, word := it.Element()
-				task.Words = append(task.Words, d.word(element{word, e.expr}, "a task"))
-			}
-		case !e.value.IsNull() && e.value.Type() == cty.String:
-			task.Words = d.splitTask(e.value.AsString(), e.expr.Range(), "")
-		default:
-			d.error(e.expr.Range(), "Wrong type", "A task is a list of words such as [\"--lr\", 0.1], or a line such as \"--lr 0.1\", not %s.", describe(e.value))
+		case isText:
+			task.Words = splitTask(e, word, "")
+		case !e.Wrong():
+			e.Error("Wrong type", "A task is a list of words such as [\"--lr\", 0.1], or a line such as \"--lr 0.1\", not %s.", e.Describe())
 		}
+		a.Blame(e)
 		found = append(found, task)
 	}
 	return found
 }
 
-// sameExpr is whether an element has no place of its own: its list is not written out.
-func sameExpr(list, element hclsyntax.Expression) bool { return list.Range() == element.Range() }
-
-// tasksInFile are the lines of the file, without empty ones and those that begin with #.
-func (d *decoder) tasksInFile(attr *hclsyntax.Attribute) []Task {
-	name := d.string(attr)
-	at := attr.Expr.Range()
+// decodeTasksFile are the lines of the file, without empty ones and those that begin with #.
+func decodeTasksFile(a *decode.Arg, read *TasksText) (found []Task) {
+	name := decode.Text(a)
 	switch {
 	case name == "":
 		return nil
-	case d.src.Tasks == nil:
-		d.error(at, "Tasks not read", "The file %s was not read.", quoted(name))
+	case read == nil:
+		a.Error("Tasks not read", "The file %s was not read.", diagnostic.Quoted(name))
 		return nil
-	case d.src.Tasks.Error != "":
-		d.error(at, "Cannot read the tasks", "%s", d.src.Tasks.Error)
+	case read.Error != "":
+		a.Error("Cannot read the tasks", "%s", read.Error)
 		return nil
 	}
-	var found []Task
 	number := 0
-	for line := range strings.Lines(string(d.src.Tasks.Text)) {
+	for line := range strings.Lines(string(read.Text)) {
 		number++
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue
 		}
 		place := fmt.Sprintf("%s:%d", name, number)
-		found = append(found, Task{Words: d.splitTask(line, at, place+": "), Source: place})
+		found = append(found, Task{Words: splitTask(a, line, place+": "), Source: place})
 	}
 	return found
 }
 
 // splitTask splits a line into words as a shell would, and expands nothing.
-func (d *decoder) splitTask(line string, at hcl.Range, place string) []string {
+func splitTask(a *decode.Arg, line, place string) []string {
 	words, err := text.SplitWords(line)
 	switch {
 	case err != nil:
-		d.error(at, "Invalid task", "%s%s has a quote or a backslash that is not closed. Words are split at blanks; quotes keep them together.", place, quoted(line))
+		a.Error("Invalid task", "%s%s has a quote or a backslash that is not closed. Words are split at blanks; quotes keep them together.", place, diagnostic.Quoted(line))
 		return nil
 	case strings.ContainsRune(line, 0):
-		d.error(at, "NUL in a string", "%sA task holds a NUL character, which no program can be given.", place)
+		a.Error("NUL in a string", "%sA task holds a NUL character, which no program can be given.", place)
 		return nil
 	}
 	for _, word := range words {
-		if len(word) >= maxArgument {
-			d.error(at, "Value too long", "%sA word of a task has %d bytes; Linux takes at most %d. Pass it in a file.", place, len(word), maxArgument-1)
+		if len(word) >= decode.MaxArgument {
+			a.Error("Value too long", "%sA word of a task has %d bytes; Linux takes at most %d. Pass it in a file.", place, len(word), decode.MaxArgument-1)
 		}
 	}
 	return words
@@ -176,23 +164,13 @@ type TasksText struct {
 // WithTasks puts the file that tasks_file names into the source. A relative name starts at
 // the job file's folder. What is wrong with the job file itself Evaluate tells.
 func (s Source) WithTasks() Source {
-	name := s.tasksFile()
+	_, job := s.declarations()
+	name := decode.Text(job.Arg("tasks_file"))
 	if name == "" {
 		return s
 	}
 	s.Tasks = readTasks(name, filepath.Dir(s.Filename))
 	return s
-}
-
-// tasksFile is the name of the tasks' file; "" where there is none.
-func (s Source) tasksFile() string {
-	d := s.declarations()
-	for _, block := range d.jobs {
-		if name := d.string(block.Body.Attributes["tasks_file"]); name != "" {
-			return name
-		}
-	}
-	return ""
 }
 
 func readTasks(name, folder string) *TasksText {

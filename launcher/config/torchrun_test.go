@@ -20,8 +20,8 @@ func TestTorchrunsWordsAreAnsweredWithMusters(t *testing.T) {
 			t.Errorf("%s: %q", word, diags)
 		}
 	}
-	for word := range torchrunWords {
-		if jobSchema.attr(word) != nil || jobSchema.block(word) != nil {
+	for word := range torchrunNames {
+		if jobSchema.Has(word) {
 			t.Errorf("%s is a word of muster", word)
 		}
 	}

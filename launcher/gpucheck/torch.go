@@ -155,19 +155,10 @@ var allocators = []string{`
     max_non_split_rounding            = "64MiB"
     garbage_collection_threshold      = 0.8
     roundup_power2_divisions          = { "256MiB" = 1, "512MiB" = 2, "1GiB" = 4, ">" = 8 }
-    memory_fraction                   = 0.9
-    throw_on_cudamalloc_oom           = true
-    release_lock_on_cudamalloc        = true
-    graph_capture_record_stream_reuse = true
-    pinned_use_cuda_host_register     = true
-    pinned_num_register_threads       = 8
-    pinned_use_background_threads     = true`, `
+    memory_fraction                   = 0.9`, `
     expandable_segments         = true
     roundup_power2_divisions    = 4
-    large_segment_size          = "32MiB"
-    pinned_reserve_segment_size = "64MiB"
-    pinned_max_round_threshold  = "128MiB"
-    pinned_max_cached_size      = "256MiB"`, `
+    large_segment_size          = "32MiB"`, `
     backend = "cudaMallocAsync"`,
 }
 

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"math"
 	"strconv"
 
@@ -103,7 +102,7 @@ func cardOf(g *gpu.GPU, d Device) memory.Card {
 // BufferSettings are the size of NCCL's buffers in bytes and the limit on its channels, as
 // the nccl block sets them; 0 where it does not.
 func (p *Plan) BufferSettings() (size uint64, channels int) {
-	return uint64(ncclNumber(p, "buffer_size")), int(cmp.Or(ncclNumber(p, "max_ctas"), ncclNumber(p, "max_channels")))
+	return uint64(ncclNumber(p, "buffer_size")), int(ncclNumber(p, "max_ctas"))
 }
 
 func ncclNumber(p *Plan, attr string) int64 {

@@ -53,13 +53,20 @@ func (k *key) in(v version) bool {
 	return v.has(k.since) && (k.until == version{} || !v.has(k.until))
 }
 
-// Name is what an allocator block calls one of torch's settings, and whether its value is a size with a unit there; ""
-// where the block has no such setting.
-func Name(key string) (name string, isSize bool) {
+// Name is what an allocator block calls one of torch's settings; "" where the block has no such setting.
+func Name(key string) string {
 	if k := keyNamed(key); k != nil {
-		return k.attribute, k.attribute != "" && strings.HasSuffix(key, "_mb")
+		return k.attribute
 	}
-	return "", false
+	return ""
+}
+
+// Keys are torch's names of all settings.
+func Keys() (names []string) {
+	for _, k := range keys() {
+		names = append(names, k.name)
+	}
+	return names
 }
 
 // Key is torch's name for what an allocator block calls name; "" for none.

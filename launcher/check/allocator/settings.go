@@ -17,16 +17,6 @@ type Settings struct {
 	RoundupPower2Divisions     *Of[[]Division] // by size; one without size is for all
 	MemoryFraction             *Of[float64]    // of the device that the allocator may take
 	LargeSegmentSize           *Of[uint64]     // bytes
-
-	ThrowOnCudaMallocOOM          *Of[bool]
-	ReleaseLockOnCudaMalloc       *Of[bool]
-	GraphCaptureRecordStreamReuse *Of[bool]
-	PinnedUseCudaHostRegister     *Of[bool]
-	PinnedNumRegisterThreads      *Of[int]
-	PinnedUseBackgroundThreads    *Of[bool]
-	PinnedReserveSegmentSize      *Of[uint64] // bytes
-	PinnedMaxRoundThreshold       *Of[uint64] // bytes
-	PinnedMaxCachedSize           *Of[uint64] // bytes
 }
 
 // Of is a value and where it is written, FILE:LINE.
@@ -63,15 +53,6 @@ func (s *Settings) list() []own {
 	add(&all, "roundup_power2_divisions", s.RoundupPower2Divisions, divisions, divisions)
 	add(&all, "memory_fraction", s.MemoryFraction, number, number)
 	add(&all, "large_segment_size", s.LargeSegmentSize, mib, size)
-	add(&all, "throw_on_cudamalloc_oom", s.ThrowOnCudaMallocOOM, truth, strconv.FormatBool)
-	add(&all, "release_lock_on_cudamalloc", s.ReleaseLockOnCudaMalloc, truth, strconv.FormatBool)
-	add(&all, "graph_capture_record_stream_reuse", s.GraphCaptureRecordStreamReuse, truth, strconv.FormatBool)
-	add(&all, "pinned_use_cuda_host_register", s.PinnedUseCudaHostRegister, truth, strconv.FormatBool)
-	add(&all, "pinned_num_register_threads", s.PinnedNumRegisterThreads, strconv.Itoa, strconv.Itoa)
-	add(&all, "pinned_use_background_threads", s.PinnedUseBackgroundThreads, truth, strconv.FormatBool)
-	add(&all, "pinned_reserve_segment_size", s.PinnedReserveSegmentSize, mib, size)
-	add(&all, "pinned_max_round_threshold", s.PinnedMaxRoundThreshold, mib, size)
-	add(&all, "pinned_max_cached_size", s.PinnedMaxCachedSize, mib, size)
 	return all
 }
 

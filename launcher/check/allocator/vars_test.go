@@ -98,23 +98,14 @@ func maybe[T any](r *rand.Rand, v T) *Of[T] {
 func random(r *rand.Rand) *Settings {
 	size := func() uint64 { return uint64(1+r.IntN(4096)) * MiB }
 	return &Settings{
-		Backend:                       maybe(r, []string{"native", "cudaMallocAsync"}[r.IntN(2)]),
-		ExpandableSegments:            maybe(r, r.IntN(2) == 0),
-		MaxSplitSize:                  maybe(r, size()),
-		MaxNonSplitRounding:           maybe(r, size()),
-		GarbageCollectionThreshold:    maybe(r, r.Float64()),
-		RoundupPower2Divisions:        maybe(r, []Division{{256 * MiB, 1 << r.IntN(4)}, {0, r.IntN(9)}}),
-		MemoryFraction:                maybe(r, r.Float64()),
-		LargeSegmentSize:              maybe(r, size()),
-		ThrowOnCudaMallocOOM:          maybe(r, true),
-		ReleaseLockOnCudaMalloc:       maybe(r, false),
-		GraphCaptureRecordStreamReuse: maybe(r, true),
-		PinnedUseCudaHostRegister:     maybe(r, true),
-		PinnedNumRegisterThreads:      maybe(r, r.IntN(300)),
-		PinnedUseBackgroundThreads:    maybe(r, true),
-		PinnedReserveSegmentSize:      maybe(r, size()),
-		PinnedMaxRoundThreshold:       maybe(r, size()),
-		PinnedMaxCachedSize:           maybe(r, size()),
+		Backend:                    maybe(r, []string{"native", "cudaMallocAsync"}[r.IntN(2)]),
+		ExpandableSegments:         maybe(r, r.IntN(2) == 0),
+		MaxSplitSize:               maybe(r, size()),
+		MaxNonSplitRounding:        maybe(r, size()),
+		GarbageCollectionThreshold: maybe(r, r.Float64()),
+		RoundupPower2Divisions:     maybe(r, []Division{{256 * MiB, 1 << r.IntN(4)}, {0, r.IntN(9)}}),
+		MemoryFraction:             maybe(r, r.Float64()),
+		LargeSegmentSize:           maybe(r, size()),
 	}
 }
 
@@ -154,17 +145,14 @@ func TestEverySettingHasAKey(t *testing.T) {
 	full := &Settings{
 		Backend: at("native", 1), ExpandableSegments: at(true, 1), MaxSplitSize: at(uint64(MiB), 1), MaxNonSplitRounding: at(uint64(MiB), 1),
 		GarbageCollectionThreshold: at(0.5, 1), RoundupPower2Divisions: at([]Division{{0, 1}}, 1), MemoryFraction: at(0.5, 1), LargeSegmentSize: at(uint64(MiB), 1),
-		ThrowOnCudaMallocOOM: at(true, 1), ReleaseLockOnCudaMalloc: at(true, 1), GraphCaptureRecordStreamReuse: at(true, 1),
-		PinnedUseCudaHostRegister: at(true, 1), PinnedNumRegisterThreads: at(1, 1), PinnedUseBackgroundThreads: at(true, 1),
-		PinnedReserveSegmentSize: at(uint64(MiB), 1), PinnedMaxRoundThreshold: at(uint64(MiB), 1), PinnedMaxCachedSize: at(uint64(MiB), 1),
 	}
-	if n := len(full.list()); n != 17 {
+	if n := len(full.list()); n != 8 {
 		t.Errorf("%d settings", n)
 	}
 	for _, o := range full.list() {
-		name, isSize := Name(o.Key)
-		if keyNamed(o.Key) == nil || !strings.HasPrefix(o.written, name+" = ") || isSize != strings.HasSuffix(o.written, `MiB"`) {
-			t.Errorf("%+v is called %s, a size: %v", o, name, isSize)
+		name := Name(o.Key)
+		if keyNamed(o.Key) == nil || !strings.HasPrefix(o.written, name+" = ") {
+			t.Errorf("%+v is called %s", o, name)
 		}
 	}
 }

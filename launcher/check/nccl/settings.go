@@ -30,7 +30,6 @@ type Attribute struct {
 	Form     Form
 	Low      int64 // of sizes, numbers and times, in the variable's unit
 	High     int64
-	Instead  string // its newer name, where it has one
 	Example  string // of a list
 }
 
@@ -41,7 +40,7 @@ func readAttributes() []Attribute {
 	var all []Attribute
 	for row := range rows(attributesCSV) {
 		all = append(all, Attribute{Name: row["name"], Variable: row["variable"], Form: Form(row["form"]),
-			Low: number64(row["low"]), High: number64(row["high"]), Instead: row["instead"], Example: row["example"]})
+			Low: number64(row["low"]), High: number64(row["high"]), Example: row["example"]})
 	}
 	return all
 }

@@ -23,8 +23,6 @@ func TestSettingsGoByTheReleasesNames(t *testing.T) {
 		{"max_ctas=8", "", "NCCL_MAX_CTAS=8", ""},
 		{"max_ctas=8", "2.16.2", "NCCL_MAX_NCHANNELS=8", ""},
 		{"max_ctas=48", "2.16.2", "NCCL_MAX_NCHANNELS=48", CodeRange},
-		{"max_channels=8", "", "NCCL_MAX_NCHANNELS=8", ""},
-		{"max_channels=8", "2.20.5", "NCCL_MAX_CTAS=8", ""},
 		{"blocking_wait=1", "2.19.3 2.1.2", "NCCL_BLOCKING_WAIT=1", ""},
 		{"blocking_wait=1", "2.20.5 2.4.0", "TORCH_NCCL_BLOCKING_WAIT=1", ""},
 		{"async_error_handling=3", " 2.1.2", "NCCL_ASYNC_ERROR_HANDLING=3", ""},
@@ -61,9 +59,9 @@ func TestNoSettings(t *testing.T) {
 
 // TestWhoSetsAVariable: by any of its names.
 func TestWhoSetsAVariable(t *testing.T) {
-	s := settings("debug=INFO", "max_channels=8", "blocking_wait=1")
+	s := settings("debug=INFO", "max_ctas=8", "blocking_wait=1")
 	for variable, want := range map[string]string{
-		"NCCL_DEBUG": "debug", "NCCL_MAX_CTAS": "max_channels", "NCCL_MAX_NCHANNELS": "max_channels",
+		"NCCL_DEBUG": "debug", "NCCL_MAX_CTAS": "max_ctas", "NCCL_MAX_NCHANNELS": "max_ctas",
 		"NCCL_BLOCKING_WAIT": "blocking_wait", "NCCL_ALGO": "", "": "",
 	} {
 		if got, ok := s.Sets(variable); got.Attr != want || ok != (want != "") {

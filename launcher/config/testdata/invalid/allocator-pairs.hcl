@@ -8,8 +8,6 @@ job "pairs" {
     expandable_segments          = true      # want: Impossible pair
     garbage_collection_threshold = 0.8       # want: Impossible pair
     large_segment_size           = "256MiB"  # want: Impossible pair
-    release_lock_on_cudamalloc   = false
     roundup_power2_divisions     = { ">" = 1 } # want: Impossible pair | Invalid value
-    pinned_num_register_threads  = 8         # warn: No effect
   }
 }

@@ -6,6 +6,5 @@ job "warnings" {
     max_split_size               = "128MiB"  # warn: No effect
     garbage_collection_threshold = 0.8       # warn: No effect
     roundup_power2_divisions     = 4
-    pinned_num_register_threads  = 8         # warn: No effect
   }
 }

@@ -11,14 +11,10 @@ job "allocator" {
     roundup_power2_divisions     = 3         # want: Invalid number
     backend                      = "cudamallocasync" # want: Invalid value
     large_segment_size           = "10MiB"   # want: Size out of range
-    pinned_num_register_threads  = 256       # want: Invalid number
-    pinned_reserve_segment_size  = 512       # want: Wrong type
     max_split_size_mb            = 128       # want: Unsupported argument
     per_process_memory_fraction  = 0.5       # want: Unsupported argument
     expandable_segment           = true      # want: Unsupported argument
     roundup_bypass_threshold_mb  = 1         # want: Unsupported argument
-    pinned_max_cached_size       = "512KiB"  # want: Size out of range
-    pinned_max_round_threshold   = "1025KiB" # want: Invalid size
   }
   allocator {                                # want: Repeated block
   }

@@ -7,6 +7,6 @@ job "nccl" {
     ib_hca      = "mlx5_0,mlx5_1"  # warn: Dangerous value
     proto       = ["LL", "LL128"]  # warn: Dangerous value
     debug_file  = "/tmp/nccl.log"  # warn: Dangerous value
-    max_channels = 16              # warn: Deprecated argument
+    max_channels = 16              # want: Unsupported argument
   }
 }

@@ -4,10 +4,8 @@ job "nccl" {
   nccl {
     p2p_disable          = true
     p2p_level            = "NVL" # want: Conflicting arguments
-    max_ctas             = 8
-    max_channels         = 16    # want: Conflicting arguments | Conflicting arguments
-    # warn-1: Deprecated argument
-    min_channels         = 17    # warn: Deprecated argument
+    max_ctas             = 16    # want: Conflicting arguments
+    min_ctas             = 17
     ib_disable           = true
     ib_hca               = "=mlx5_0" # warn: No effect
     blocking_wait        = true

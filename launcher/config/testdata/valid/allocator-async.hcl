@@ -7,6 +7,5 @@ job "async" {
     expandable_segments           = false
     max_split_size                = null
     roundup_power2_divisions      = null
-    pinned_use_cuda_host_register = true
   }
 }

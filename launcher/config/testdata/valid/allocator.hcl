@@ -14,14 +14,5 @@ job "allocator" {
     memory_fraction              = var.fraction
     large_segment_size           = "32MiB"
 
-    throw_on_cudamalloc_oom           = true
-    release_lock_on_cudamalloc        = true
-    graph_capture_record_stream_reuse = true
-    pinned_use_cuda_host_register     = true
-    pinned_num_register_threads       = 8
-    pinned_use_background_threads     = true
-    pinned_reserve_segment_size       = "512MiB"
-    pinned_max_round_threshold        = "128MiB"
-    pinned_max_cached_size            = var.size
   }
 }

@@ -1,0 +1,95 @@
+package decode
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestLimits: a job file that asks for more than a machine has is an error, at
+// once and with little memory.
+func TestLimits(t *testing.T) {
+	nested := "1"
+	for i := range 8 {
+		nested = fmt.Sprintf("[for v%d in range(1000) : %s]", i, nested)
+	}
+	loops := "1"
+	for i := range 8 {
+		loops = fmt.Sprintf("length([for v%d in range(1000) : %s])", i, loops)
+	}
+	tripled := `"0123456789"`
+	for i := range 20 {
+		tripled = fmt.Sprintf("[for v%d in [%s] : \"${v%d}${v%d}${v%d}\"][0]", i, tripled, i, i, i)
+	}
+	squared := "1e300"
+	for i := range 20 {
+		squared = fmt.Sprintf("[for v%d in [%s] : v%d * v%d * v%d][0]", i, squared, i, i, i)
+	}
+	shared := `["abcdefgh"]`
+	for i := range 20 {
+		shared = fmt.Sprintf("[for v%d in [%s] : [v%d, v%d, v%d, v%d]][0]", i, shared, i, i, i, i)
+	}
+	replaced := `"aaaaaaaaaa"`
+	for range 20 {
+		replaced = fmt.Sprintf(`replace(%s, "a", "aaaaaaaaaa")`, replaced)
+	}
+	for name, expr := range map[string]string{
+		"range":              "jsonencode(range(1e12))",
+		"nested for":         "jsonencode(" + nested + ")",
+		"for without values": loops,
+		"failing for":        "jsonencode([for a in range(100) : [for b in range(100) : [for c in range(100) : a.x]]])",
+		"empty for":          `"${length([for a in range(1000) : [for b in range(1000) : [for c in range(1000) : c if false]]])}"`,
+		"repeated template":  tripled,
+		"template for":       `"%{for a in range(1000)}%{for b in range(1000)}%{for c in range(1000)}x%{endfor}%{endfor}%{endfor}"`,
+		"squared number":     `"${` + squared + `}"`,
+		"huge literal":       "1e999999999",
+		"huger literal":      "1e99999999999999999999",
+		"huge key":           "jsonencode({ 1e999999999 = 1 })",
+		"huge from text":     `"${tonumber("1e999999999")}"`,
+		"huge from JSON":     `"${jsondecode("1e999999999")}"`,
+		"infinite":           `"${1 / 0}"`,
+		"shared lists":       "jsonencode(" + shared + ")",
+		"replace":            replaced,
+		"replace once":       `replace("` + strings.Repeat("a", 25_000) + `", "a", "` + strings.Repeat("b", 25_000) + `")`,
+		"join":               `join("` + strings.Repeat("x", 25_000) + `", [for i in range(1000) : "a"])`,
+		"format width":       `format("%999999999d", 1)`,
+		"format precision":   `format("%.999999999f", 0.1)`,
+		"deep JSON":          `jsondecode("` + strings.Repeat("[", 100_000) + `")`,
+		"brackets":           strings.Repeat("[", 25_000) + strings.Repeat("]", 25_000),
+		"stray brackets":     "1 " + strings.Repeat(")", 400_000) + "}\n A = " + strings.Repeat("(", 400_000),
+		"parentheses":        strings.Repeat("(", 25_000) + "1",
+		"interpolations":     strings.Repeat(`"${`, 25_000),
+		"negations":          strings.Repeat("!", 25_000) + "true",
+		"minuses":            strings.Repeat("-", 25_000) + "1",
+		"sums":               "1" + strings.Repeat("+1", 25_000),
+		"conditions":         strings.Repeat("true?1:", 25_000) + "1",
+		"indexes":            "[1]" + strings.Repeat("[0]", 25_000),
+		"directives":         `"` + strings.Repeat("%{if true}", 25_000) + `"`,
+		"attributes":         "var" + strings.Repeat(".a", 25_000),
+		"legacy indexes":     "var" + strings.Repeat(".0", 25_000),
+		"splats":             "[1]" + strings.Repeat("[*]", 25_000),
+		"calls":              strings.Repeat("lower(", 25_000),
+		"objects":            strings.Repeat("{a=", 25_000),
+		"heredocs":           strings.Repeat("<<A\n${", 25_000),
+	} {
+		t.Run(name, func(t *testing.T) { checkLimit(t, expr) })
+	}
+}
+
+// checkLimit evaluates an argument.
+func checkLimit(t *testing.T, expr string) {
+	t.Parallel()
+	f := Parse("x.hcl", []byte("a = "+expr+"\n"), nil)
+	f.maxTime = 300 * time.Millisecond
+	start := time.Now()
+	root := f.Root()
+	root.Peek(Schema{Args: []string{"a"}})
+	root.Arg("a").Value()
+	if !f.Diagnostics().HasErrors() {
+		t.Error("no error")
+	}
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("took %s", took)
+	}
+}
