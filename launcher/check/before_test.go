@@ -40,7 +40,10 @@ func TestWhatIsNotKnownIsNoFinding(t *testing.T) {
 		for g := range gpus {
 			gpus[g] = gpu.GPU{Index: g, UUID: gpus[g].UUID, PCI: gpus[g].PCI, Name: gpus[g].Name, State: gpu.StateOK}
 		}
-		h.Facts = facts.Host{ID: h.Facts.ID, Devices: &facts.Devices{Inventory: &gpu.Inventory{GPUs: gpus}}}
+		h.Facts = facts.Host{
+			System:  facts.System{ID: h.Facts.ID},
+			Devices: &facts.Devices{Inventory: &gpu.Inventory{GPUs: gpus}},
+		}
 	}
 	if found := Before(c.Input); len(found) > 0 {
 		t.Error(inWords(found))

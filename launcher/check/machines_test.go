@@ -28,19 +28,17 @@ func hgx(number int) Host {
 	name := fmt.Sprintf("gpu%02d", number+1)
 	d := &facts.Devices{Inventory: &gpu.Inventory{Source: "test", Driver: ptr("550.54.15"), CUDA: ptr("12.4")}, PCIDevices: 8, NVSwitches: 4, FabricManager: facts.FabricManager{State: nvidia.Active, Version: "550.54.15"}, KernelModule: "550.54.15"}
 	f := facts.Host{
-		ID: name, Hostname: name, OS: "linux", User: "ann", Home: "/home/ann", Memory: 2015 << 30, ReachedAt: address(number), HostnameAddrs: []string{address(number)},
-		CPUs:         facts.CPUs{Physical: 96},
-		NICs:         []facts.NIC{{Name: "lo", Up: true, Loopback: true, MTU: 65536, Addresses: []string{"127.0.0.1"}, Networks: []string{"127.0.0.1/8"}}, {Name: "eno1", Up: true, State: "up", MTU: 9000, SpeedMbps: 25000, Addresses: []string{address(number)}, Networks: []string{address(number) + "/24"}}, {Name: "eno2", MTU: 1500}, {Name: "docker0", Up: true, MTU: 1500, Virtual: "docker's bridge", Addresses: []string{"172.17.0.1"}, Networks: []string{"172.17.0.1/16"}}},
-		Limits:       facts.Limits{NoFile: facts.Limit{Soft: ptr(uint64(1 << 20)), Hard: ptr(uint64(1 << 20))}},
-		SharedMemory: facts.Space{Path: "/dev/shm", Total: 1007 << 30, Free: 1000 << 30}, Disk: facts.Space{Path: "/home/ann", Total: 1 << 40, Free: 1 << 39},
-		Spaces: []facts.Space{
+		System:  facts.System{ID: name, Hostname: name, OS: "linux", User: "ann", Home: "/home/ann"},
+		Machine: facts.Machine{Memory: 2015 << 30, CPUs: facts.CPUs{Physical: 96}},
+		Network: facts.Network{ReachedAt: address(number), HostnameAddrs: []string{address(number)}, NICs: []facts.NIC{{Name: "lo", Up: true, Loopback: true, MTU: 65536, Addresses: []string{"127.0.0.1"}, Networks: []string{"127.0.0.1/8"}}, {Name: "eno1", Up: true, State: "up", MTU: 9000, SpeedMbps: 25000, Addresses: []string{address(number)}, Networks: []string{address(number) + "/24"}}, {Name: "eno2", MTU: 1500}, {Name: "docker0", Up: true, MTU: 1500, Virtual: "docker's bridge", Addresses: []string{"172.17.0.1"}, Networks: []string{"172.17.0.1/16"}}}, Verbs: ptr(true), PeerMemory: ptr(true)},
+		Storage: facts.Storage{SharedMemory: facts.Space{Path: "/dev/shm", Total: 1007 << 30, Free: 1000 << 30}, Disk: facts.Space{Path: "/home/ann", Total: 1 << 40, Free: 1 << 39}, Spaces: []facts.Space{
 			{Path: "/home/ann", Uses: []string{facts.UseHome}, Total: 1 << 40, Free: 1 << 39},
 			{Path: "/scratch", Uses: []string{facts.UseLogs}, Total: 1 << 40, Free: 1 << 39, Inodes: 1 << 20, InodesFree: 1 << 19},
 			{Path: "/tmp", Uses: []string{facts.UseTemporary}, Total: 100 << 20, Free: 99 << 20},
 			{Path: "/dev/shm", Uses: []string{facts.UseShared}, Total: 1007 << 30, Free: 1000 << 30},
-		},
-		Verbs: ptr(true), PeerMemory: ptr(true),
-		Cgroup: facts.Cgroup{Version: 2, PIDs: ptr(uint64(1 << 20))}, Devices: d,
+		}},
+		Settings: facts.Settings{Limits: facts.Limits{NoFile: facts.Limit{Soft: ptr(uint64(1 << 20)), Hard: ptr(uint64(1 << 20))}}, Cgroup: facts.Cgroup{Version: 2, PIDs: ptr(uint64(1 << 20))}},
+		Devices:  d,
 		Software: &facts.Software{Python: "/opt/venv/bin/python", Version: "3.11.7", Torch: "2.4.0+cu121", NCCL: "2.20.5"},
 	}
 	for cpu := range 192 {

@@ -54,10 +54,13 @@ func newDrillOf(t *testing.T, more string) *drill {
 	}
 	var hosts []facts.Host
 	for i := range 3 {
-		hosts = append(hosts, facts.Host{ID: fmt.Sprint(i), NICs: []facts.NIC{
-			{Name: "eth0", Up: true, Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}},
-			{Name: "eth1", Up: true, Addresses: []string{fmt.Sprintf("10.1.0.%d", i+1)}},
-		}})
+		hosts = append(hosts, facts.Host{
+			System: facts.System{ID: fmt.Sprint(i)},
+			Network: facts.Network{NICs: []facts.NIC{
+				{Name: "eth0", Up: true, Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}},
+				{Name: "eth1", Up: true, Addresses: []string{fmt.Sprintf("10.1.0.%d", i+1)}},
+			}},
+		})
 	}
 	p, problems := lint.Plan(job, hosts)
 	if problems != nil {

@@ -42,8 +42,9 @@ func sharingDrill(t *testing.T, more string) *drill {
 	var hosts []facts.Host
 	for i := range 3 {
 		hosts = append(hosts, facts.Host{
-			ID: fmt.Sprint(i), NICs: []facts.NIC{{Name: "eth0", Up: true, Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}}, {Name: "eth1", Up: true, Addresses: []string{fmt.Sprintf("10.1.0.%d", i+1)}}},
-			MPS: &facts.MPS{Program: "/usr/bin/nvidia-cuda-mps-control"},
+			System:  facts.System{ID: fmt.Sprint(i)},
+			Network: facts.Network{NICs: []facts.NIC{{Name: "eth0", Up: true, Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}}, {Name: "eth1", Up: true, Addresses: []string{fmt.Sprintf("10.1.0.%d", i+1)}}}},
+			MPS:     &facts.MPS{Program: "/usr/bin/nvidia-cuda-mps-control"},
 			Devices: &facts.Devices{Inventory: &gpu.Inventory{GPUs: []gpu.GPU{{
 				UUID: gpuOf(i), PCI: "0000:0f:00.0", Name: "NVIDIA L40S", State: gpu.StateOK, Memory: gpu.Memory{Total: &total, Used: &used}, Processes: []gpu.Process{},
 			}}}},

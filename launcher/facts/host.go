@@ -1,10 +1,25 @@
-// Package facts is what a host says of itself: who it is, its processors, its
-// network, its limits. Each source is a file of its own: a path and a parser.
-// What a host cannot tell stays empty. It knows nothing of what the facts are for.
+// Package facts collects what a host says of itself: identity, processors, network, limits,
+// devices. Each source is a file of its own: a path and a parser. What a host cannot tell stays
+// empty.
 package facts
 
 // Host is a machine, or a container on one, as muster sees it.
 type Host struct {
+	System
+	Machine
+	Network
+	Storage
+	Settings
+	// Software is looked for only where a command is named.
+	Software *Software `json:"software,omitempty"`
+	// Devices are probed only on request: it can take seconds.
+	Devices *Devices `json:"devices,omitempty"`
+	// MPS is looked for where devices are.
+	MPS *MPS `json:"mps,omitempty"`
+}
+
+// System is what runs on a host, and who muster is there.
+type System struct {
 	ID        string `json:"host_id"`    // tells running systems apart; see Identity
 	MachineID string `json:"machine_id"` // for display: clones share it
 	Hostname  string `json:"hostname"`
@@ -13,54 +28,57 @@ type Host struct {
 	Kernel    string `json:"kernel"`
 	User      string `json:"user"`
 	Home      string `json:"home"`
+	IsRoot    bool   `json:"is_root,omitempty"` // processes of the run may do what only root may
+	// Container says which kind of container this is, such as "docker"; empty: none.
+	Container string `json:"container,omitempty"`
+	// OwnPIDs is set where process numbers are not the machine's, as in most containers.
+	OwnPIDs bool   `json:"own_pids,omitempty"`
+	Logind  Logind `json:"logind"`
+}
 
+// Machine is the processors and memory of a host.
+type Machine struct {
 	CPUs   CPUs   `json:"cpus"`
 	Memory uint64 `json:"memory_total"` // bytes, MemTotal of /proc/meminfo
 	// MemoryAvailable is what new programs may take without swapping, MemAvailable there.
 	MemoryAvailable uint64 `json:"memory_available,omitempty"`
-	Nodes           []Node `json:"numa_nodes"` // that have CPUs or memory; nil where the kernel tells of none
-	NICs            []NIC  `json:"nics"`
-	HCAs            []HCA  `json:"infiniband"`
-	// Verbs tells whether programs reach the HCAs: /dev/infiniband/uverbs* are there; nil
-	// without HCAs.
+	Nodes           []Node `json:"numa_nodes"` // that have CPUs or memory; nil where the kernel has no NUMA
+}
+
+// Network is how a host reaches others.
+type Network struct {
+	NICs []NIC `json:"nics"`
+	HCAs []HCA `json:"infiniband"`
+	// Verbs tells whether programs reach the HCAs: /dev/infiniband/uverbs* exist; nil without HCAs.
 	Verbs *bool `json:"verbs,omitempty"`
 	// PeerMemory tells whether HCAs reach the memory of GPUs by themselves; nil where files do
 	// not prove it.
 	PeerMemory *bool `json:"peer_memory,omitempty"`
+	// HostnameAddrs are the addresses that the host's own name resolves to there.
+	HostnameAddrs []string `json:"hostname_addresses"`
+	// ReachedAt is the host's address that the launcher's SSH connection came to; empty without SSH.
+	ReachedAt string `json:"reached_at,omitempty"`
+	// EphemeralPorts are the first and last port that the kernel gives to outgoing connections.
+	EphemeralPorts [2]int `json:"ephemeral_ports"`
+}
 
-	Limits       Limits `json:"limits"`
-	SharedMemory Space  `json:"dev_shm"`
-	Disk         Space  `json:"disk"` // of the file system that the home is on
-	// Spaces are the file systems that a run writes to, as far as they answer, each once.
+// Storage is the file systems that a run writes to.
+type Storage struct {
+	SharedMemory Space `json:"dev_shm"`
+	Disk         Space `json:"disk"` // of the file system that the home is on
+	// Spaces are all of them, as far as they answer, each once.
 	Spaces []Space `json:"spaces,omitempty"`
-	// Container says what tells that this is one, such as "docker"; empty: no container.
-	Container string `json:"container,omitempty"`
-	Cgroup    Cgroup `json:"cgroup"`
-	// OwnPIDs is set where process numbers are not the machine's, as in most containers.
-	OwnPIDs bool `json:"own_pids,omitempty"`
+}
+
+// Settings are limits of processes, and variables and files that they read by themselves.
+type Settings struct {
+	Limits Limits `json:"limits"`
+	Cgroup Cgroup `json:"cgroup"`
 	// Environ are the variables of this host's own environment that decide how devices and
 	// libraries are used, as far as they are set, to nothing too: see Telling.
 	Environ map[string]string `json:"environ,omitempty"`
 	// NCCLFiles are the files that NCCL reads settings from by itself.
 	NCCLFiles []NCCLFile `json:"nccl_files,omitempty"`
-
-	// HostnameAddrs are the addresses that the host's own name resolves to there.
-	HostnameAddrs []string `json:"hostname_addresses"`
-	// ReachedAt is the host's address that the launcher's SSH connection came to;
-	// empty without SSH.
-	ReachedAt string `json:"reached_at,omitempty"`
-	// EphemeralPorts are the first and last port that the kernel gives to outgoing
-	// connections.
-	EphemeralPorts [2]int `json:"ephemeral_ports"`
-	Logind         Logind `json:"logind"`
-	// Software is looked for only where a command is named.
-	Software *Software `json:"software,omitempty"`
-	// Devices are looked at only where they are asked for: it can take seconds.
-	Devices *Devices `json:"devices,omitempty"`
-	// MPS is looked for where devices are.
-	MPS *MPS `json:"mps,omitempty"`
-	// IsRoot is set where processes of the run may do what only root may.
-	IsRoot bool `json:"is_root,omitempty"`
 }
 
 // CPUs are the processors that processes of this user may run on, which a cpuset

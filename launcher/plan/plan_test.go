@@ -23,12 +23,12 @@ func job(t *testing.T, text string) *config.Job {
 
 func host(id, addr string, cores int, nics ...facts.NIC) facts.Host {
 	return facts.Host{
-		ID: id, Hostname: id, CPUs: facts.CPUs{Physical: cores},
-		NICs: append([]facts.NIC{
+		System:  facts.System{ID: id, Hostname: id},
+		Machine: facts.Machine{CPUs: facts.CPUs{Physical: cores}},
+		Network: facts.Network{NICs: append([]facts.NIC{
 			{Name: "lo", Up: true, Loopback: true, Addresses: []string{"127.0.0.1"}},
 			{Name: "eth0", Up: true, Addresses: []string{addr}},
-		}, nics...),
-		HostnameAddrs: []string{"127.0.1.1"},
+		}, nics...), HostnameAddrs: []string{"127.0.1.1"}},
 	}
 }
 

@@ -56,23 +56,21 @@ func eightH100() Probed {
 	d := &facts.Devices{Inventory: &gpu.Inventory{Source: "nvml", Driver: pointer("550.54.15"), CUDA: pointer("12.4")}, PCIDevices: 8,
 		NVSwitches: 4, FabricManager: facts.FabricManager{State: nvidia.Active, Version: "550.54.15"}, KernelModule: "550.54.15"}
 	f := facts.Host{
-		ID: "9f2c1a3b4c5d6e7f", MachineID: "0123456789abcdef0123456789abcdef", Hostname: "hgx01", OS: "linux", Arch: "amd64", Kernel: "5.15.0-105-generic",
-		User: "ann", Home: "/home/ann", Memory: 2015 << 30, MemoryAvailable: 1970 << 30, ReachedAt: "10.0.0.1", HostnameAddrs: []string{"10.0.0.1"}, EphemeralPorts: [2]int{32768, 60999},
-		SharedMemory: facts.Space{Path: "/dev/shm", Total: 1007 << 30, Free: 1007 << 30}, Disk: facts.Space{Path: "/home/ann", Total: 1 << 40, Free: 1 << 39},
-		Spaces: []facts.Space{
-			{Path: "/home/ann", Uses: []string{facts.UseHome, facts.UseLogs}, Total: 1 << 40, Free: 1 << 39, Inodes: 1 << 26, InodesFree: 1 << 25},
-			{Path: "/tmp", Uses: []string{facts.UseTemporary}, Total: 100 << 20, Free: 99 << 20},
-			{Path: "/dev/shm", Uses: []string{facts.UseShared}, Total: 1007 << 30, Free: 1007 << 30},
-		},
-		Verbs: pointer(true), PeerMemory: pointer(true),
-		Limits: facts.Limits{NoFile: facts.Limit{Soft: pointer(uint64(1048576)), Hard: pointer(uint64(1048576))}},
-		Cgroup: facts.Cgroup{Version: 2}, Devices: d,
-		NICs: []facts.NIC{
+		System:  facts.System{ID: "9f2c1a3b4c5d6e7f", MachineID: "0123456789abcdef0123456789abcdef", Hostname: "hgx01", OS: "linux", Arch: "amd64", Kernel: "5.15.0-105-generic", User: "ann", Home: "/home/ann"},
+		Machine: facts.Machine{Memory: 2015 << 30, MemoryAvailable: 1970 << 30},
+		Network: facts.Network{ReachedAt: "10.0.0.1", HostnameAddrs: []string{"10.0.0.1"}, EphemeralPorts: [2]int{32768, 60999}, Verbs: pointer(true), PeerMemory: pointer(true), NICs: []facts.NIC{
 			{Name: "lo", Up: true, Loopback: true, MTU: 65536, Addresses: []string{"127.0.0.1"}, Networks: []string{"127.0.0.1/8"}},
 			{Name: "eno1", Up: true, State: "up", MTU: 1500, SpeedMbps: 25000, PCI: "0000:6b:00.0", NUMA: pointer(0), Addresses: []string{"10.0.0.1", "2001:db8::1"}, Networks: []string{"10.0.0.1/24", "2001:db8::1/64"}},
 			{Name: "eno2", State: "down", MTU: 1500, PCI: "0000:6b:00.1", NUMA: pointer(0), Addresses: []string{}, Networks: []string{}},
 			{Name: "docker0", Up: true, MTU: 1500, Virtual: "docker's bridge", Addresses: []string{"172.17.0.1"}, Networks: []string{"172.17.0.1/16"}},
-		},
+		}},
+		Storage: facts.Storage{SharedMemory: facts.Space{Path: "/dev/shm", Total: 1007 << 30, Free: 1007 << 30}, Disk: facts.Space{Path: "/home/ann", Total: 1 << 40, Free: 1 << 39}, Spaces: []facts.Space{
+			{Path: "/home/ann", Uses: []string{facts.UseHome, facts.UseLogs}, Total: 1 << 40, Free: 1 << 39, Inodes: 1 << 26, InodesFree: 1 << 25},
+			{Path: "/tmp", Uses: []string{facts.UseTemporary}, Total: 100 << 20, Free: 99 << 20},
+			{Path: "/dev/shm", Uses: []string{facts.UseShared}, Total: 1007 << 30, Free: 1007 << 30},
+		}},
+		Settings: facts.Settings{Limits: facts.Limits{NoFile: facts.Limit{Soft: pointer(uint64(1048576)), Hard: pointer(uint64(1048576))}}, Cgroup: facts.Cgroup{Version: 2}},
+		Devices:  d,
 	}
 	for node := range 2 {
 		cpus := append(numbers(48*node, 48*node+47), numbers(96+48*node, 143+48*node)...)
@@ -151,15 +149,21 @@ func oneMIG() Probed {
 		{Index: 0, UUID: "MIG-5a1b2c3d-0011-5223-a44d-010203040506", Profile: "3g.40gb", GI: pointer(1), CI: pointer(0), Memory: pointer(uint64(39 << 30)), Used: pointer(uint64(0))},
 		{Index: 1, UUID: "MIG-6a1b2c3d-0011-5223-a44d-010203040507", Profile: "3g.40gb", GI: pointer(2), CI: pointer(0), Memory: pointer(uint64(39 << 30))},
 	}}
-	f := facts.Host{Hostname: "vm7", OS: "linux", Arch: "amd64", Kernel: "6.8.0", User: "root", Memory: 220 << 30,
-		CPUs: facts.CPUs{Allowed: numbers(0, 25), Physical: 26}, NICs: []facts.NIC{{Name: "eth0", Up: true, MTU: 1450, PCI: "0000:00:03.0", Addresses: []string{"10.0.0.7"}}},
-		Devices: &facts.Devices{Inventory: &gpu.Inventory{Source: "nvidia-smi", Driver: pointer("550.54"), GPUs: []gpu.GPU{g}, Links: [][]gpu.Link{{"X"}}}, Near: make([]facts.Near, 1), Islands: [][]int{{0}}, PCIDevices: 1}}
+	f := facts.Host{
+		System:  facts.System{Hostname: "vm7", OS: "linux", Arch: "amd64", Kernel: "6.8.0", User: "root"},
+		Machine: facts.Machine{Memory: 220 << 30, CPUs: facts.CPUs{Allowed: numbers(0, 25), Physical: 26}},
+		Network: facts.Network{NICs: []facts.NIC{{Name: "eth0", Up: true, MTU: 1450, PCI: "0000:00:03.0", Addresses: []string{"10.0.0.7"}}}},
+		Devices: &facts.Devices{Inventory: &gpu.Inventory{Source: "nvidia-smi", Driver: pointer("550.54"), GPUs: []gpu.GPU{g}, Links: [][]gpu.Link{{"X"}}}, Near: make([]facts.Near, 1), Islands: [][]int{{0}}, PCIDevices: 1},
+	}
 	return Probed{Name: "vm7", Address: "10.0.0.7", Facts: f}
 }
 
 func noGPU(onBus int, why string) Probed {
-	f := facts.Host{Hostname: "cpu1", OS: "linux", Arch: "arm64", Kernel: "6.1.0", User: "ann", Memory: 16 << 30,
-		CPUs: facts.CPUs{Allowed: numbers(0, 3), Physical: 4}, Devices: &facts.Devices{PCIDevices: onBus, None: why}}
+	f := facts.Host{
+		System:  facts.System{Hostname: "cpu1", OS: "linux", Arch: "arm64", Kernel: "6.1.0", User: "ann"},
+		Machine: facts.Machine{Memory: 16 << 30, CPUs: facts.CPUs{Allowed: numbers(0, 3), Physical: 4}},
+		Devices: &facts.Devices{PCIDevices: onBus, None: why},
+	}
 	return Probed{Name: "local", Address: "local", Facts: f}
 }
 

@@ -36,10 +36,14 @@ func newWatch(t *testing.T, more ...string) *Watch {
 			d.Inventory.GPUs = append(d.Inventory.GPUs, gpu.GPU{Index: g, UUID: fmt.Sprintf("GPU-%d%d000000", i, g), PCI: fmt.Sprintf("0000:0%d:00.0", g+1), State: gpu.StateOK,
 				Memory: gpu.Memory{Total: new(uint64(80 << 30)), Used: new(uint64(1 << 20))}, Processes: []gpu.Process{{PID: 77, Kind: "graphics"}}})
 		}
-		hosts = append(hosts, facts.Host{ID: fmt.Sprint(i), Devices: d, NICs: []facts.NIC{
-			{Name: "eth0", Up: true, Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}},
-			{Name: "eth1", Up: true, Addresses: []string{fmt.Sprintf("10.1.0.%d", i+1)}},
-		}})
+		hosts = append(hosts, facts.Host{
+			System: facts.System{ID: fmt.Sprint(i)},
+			Network: facts.Network{NICs: []facts.NIC{
+				{Name: "eth0", Up: true, Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}},
+				{Name: "eth1", Up: true, Addresses: []string{fmt.Sprintf("10.1.0.%d", i+1)}},
+			}},
+			Devices: d,
+		})
 	}
 	p, problems := plan.Make(job, hosts)
 	if problems != nil {

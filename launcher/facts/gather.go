@@ -1,3 +1,5 @@
+//go:build linux
+
 package facts
 
 import (
@@ -24,38 +26,27 @@ func Gather(root Root) Host {
 	memory := meminfo(root.Read("/proc/meminfo"))
 	spaces := measure(root, places(home))
 	h := Host{
-		ID:              Identity(root),
-		MachineID:       root.Read("/etc/machine-id"),
-		Hostname:        hostname,
-		OS:              runtime.GOOS,
-		Arch:            runtime.GOARCH,
-		Kernel:          kernel(),
-		User:            name,
-		Home:            home,
-		CPUs:            cpus(root),
-		Memory:          memory["MemTotal"],
-		MemoryAvailable: memory["MemAvailable"],
-		NICs:            nics(root),
-		HCAs:            hcas(root),
-		Limits:          limits(),
-		SharedMemory:    spaceFor(spaces, UseShared),
-		Disk:            spaceFor(spaces, UseHome),
-		Spaces:          distinct(spaces),
-		Container:       container.Kind(root),
-		Cgroup:          cgroup(root),
-		OwnPIDs:         ownPIDs(root),
-		Environ:         Telling(environMap(), nil),
-		NCCLFiles:       ncclFiles(root, home),
-		HostnameAddrs:   addressesOf(hostname, root.Read("/etc/hosts")),
-		ReachedAt:       reachedAt(os.Getenv("SSH_CONNECTION")),
-		Logind:          logind(root, name, os.Getuid()),
-		IsRoot:          os.Geteuid() == 0,
-		EphemeralPorts:  ephemeralPorts(root.Read("/proc/sys/net/ipv4/ip_local_port_range")),
+		System: System{
+			ID: Identity(root), MachineID: root.Read("/etc/machine-id"), Hostname: hostname, OS: runtime.GOOS,
+			Arch: runtime.GOARCH, Kernel: kernel(), User: name, Home: home, IsRoot: os.Geteuid() == 0,
+			Container: container.Kind(root), OwnPIDs: ownPIDs(root), Logind: logind(root, name, os.Getuid()),
+		},
+		Machine: Machine{CPUs: cpus(root), Memory: memory["MemTotal"], MemoryAvailable: memory["MemAvailable"]},
+		Network: Network{
+			NICs: nics(root), HCAs: hcas(root), HostnameAddrs: addressesOf(hostname, root.Read("/etc/hosts")),
+			ReachedAt:      reachedAt(os.Getenv("SSH_CONNECTION")),
+			EphemeralPorts: ephemeralPorts(root.Read("/proc/sys/net/ipv4/ip_local_port_range")),
+		},
+		Storage: Storage{
+			SharedMemory: spaceFor(spaces, UseShared), Disk: spaceFor(spaces, UseHome), Spaces: distinct(spaces),
+		},
+		Settings: Settings{
+			Limits: limits(), Cgroup: cgroup(root), Environ: Telling(environMap(), nil), NCCLFiles: ncclFiles(root, home),
+		},
 	}
 	h.Nodes = nodes(root, h.CPUs.Allowed)
-	h.Verbs = verbs(root, h.HCAs)
 	if len(h.HCAs) > 0 {
-		h.PeerMemory = nvidia.PeerMemory(root, h.Kernel)
+		h.Verbs, h.PeerMemory = verbs(root), nvidia.PeerMemory(root, h.Kernel)
 	}
 	return h
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package facts
 
 import (
@@ -34,14 +36,13 @@ func hcas(root Root) []HCA {
 	return found
 }
 
-// verbs reports whether there are the device files by which programs reach the adapters,
-// /dev/infiniband/uverbs*; nil where there is no adapter. Containers often lack them.
-func verbs(root Root, adapters []HCA) *bool {
-	if len(adapters) == 0 {
-		return nil
-	}
-	there := slices.ContainsFunc(root.Names("/dev/infiniband"), func(name string) bool { return strings.HasPrefix(name, "uverbs") })
-	return &there
+// verbs reports whether the device files by which programs reach the adapters exist,
+// /dev/infiniband/uverbs*. In containers they are often missing.
+func verbs(root Root) *bool {
+	found := slices.ContainsFunc(root.Names("/dev/infiniband"), func(name string) bool {
+		return strings.HasPrefix(name, "uverbs")
+	})
+	return &found
 }
 
 func portOf(root Root, device string, port int) HCA {

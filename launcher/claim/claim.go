@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package claim keeps runs of muster on one host from taking the same GPUs and ports: a name in the
 // kernel's abstract namespace of unix sockets for each, which the kernel lets go with the
 // process that has it, whatever becomes of that. It holds among all users of a network
