@@ -209,8 +209,11 @@ type Silence struct {
 	Last   link.Instant // when it was last heard; 0: it has never joined
 }
 
+// Heard is when a member was last heard; ok is false where it never was.
+type Heard func(member int) (last link.Instant, ok bool)
+
 // Silent are the members that are overdue.
-func (r *Rendezvous) Silent(now link.Instant, lease time.Duration, heard func(int) (link.Instant, bool)) (all []Silence) {
+func (r *Rendezvous) Silent(now link.Instant, lease time.Duration, heard Heard) (all []Silence) {
 	if r.awaited == 0 {
 		r.awaited = now
 	}

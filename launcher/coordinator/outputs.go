@@ -73,8 +73,11 @@ func (o *outputs) ask(state *run.Run, host int) {
 // askFor has a host push what a reader still wants of an attempt; -1: of all.
 func (o *outputs) askFor(r *reader, state *run.Run, host, only int) {
 	for _, attempt := range r.attempts() {
-		ranks := r.wanted(attempt, func(rank int) bool { return rank < len(state.Ranks) && state.Ranks[rank].Host == host })
-		if len(ranks) > 0 && (only < 0 || attempt == only) {
+		if only >= 0 && attempt != only {
+			continue
+		}
+		isThere := func(rank int) bool { return rank < len(state.Ranks) && state.Ranks[rank].Host == host }
+		if ranks := r.wanted(attempt, isThere); len(ranks) > 0 {
 			o.send(state.Hosts[host].Name, message.Command{
 				Follow: &message.Follow{Subscription: r.name, Attempt: attempt, Ranks: ranks},
 			})

@@ -164,7 +164,8 @@ func (r *reader) pass(c *link.Chunk, send func(*pb.LogChunk) error) (over bool, 
 	}
 	if len(data) > 0 || c.End {
 		err = send(&pb.LogChunk{
-			Rank: int32(s.rank), Attempt: int32(s.attempt), Lane: c.Lane, Offset: uint64(offset), Data: data, End: c.End, Host: host,
+			Rank: int32(s.rank), Attempt: int32(s.attempt), Host: host, Lane: c.Lane, Offset: uint64(offset),
+			Data: data, End: c.End,
 		})
 	}
 	r.mu.Lock()

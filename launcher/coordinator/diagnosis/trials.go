@@ -73,7 +73,8 @@ func (d *Diagnosis) past(t *Trials, found failure.Found, began, ended link.Insta
 func (d *Diagnosis) furthest() *failure.Steps {
 	var found *failure.Steps
 	for _, k := range d.run.Ranks {
-		if s := failure.StepsReported(k.Observed); s != nil && (found == nil || s.Furthest.Compare(found.Furthest) > 0) {
+		s := failure.StepsReported(k.Observed)
+		if s != nil && (found == nil || s.Furthest.Compare(found.Furthest) > 0) {
 			found = s
 		}
 	}

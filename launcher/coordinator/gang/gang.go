@@ -178,7 +178,8 @@ func (g *Gang) Handle(occurrence any) {
 			return
 		}
 		cause := &report.Cause{
-			Class: o.Class(), Message: o.Loss.Host + ": " + o.Message, Host: o.Loss.Host, Attempt: g.Attempt, Evidence: o.Lines, Log: o.Log,
+			Class: o.Class(), Message: o.Loss.Host + ": " + o.Message, Host: o.Loss.Host, Attempt: g.Attempt,
+			Evidence: o.Lines, Log: o.Log,
 		}
 		g.lose(cause, o.At, o.Message)
 	case machine.Misplaced:
@@ -275,10 +276,12 @@ func (g *Gang) checkEarlyExit() {
 	if len(others) == 1 {
 		verb = "runs"
 	}
-	text := fmt.Sprintf("%s ended well %v ago, but %s still %s", g.ListRanks(ended), passed.Round(time.Second), g.ListRanks(others), verb)
+	text := fmt.Sprintf("%s ended well %v ago, but %s still %s",
+		g.ListRanks(ended), passed.Round(time.Second), g.ListRanks(others), verb)
 	switch {
 	case passed >= early.Limit:
-		g.lose(&report.Cause{Class: class.EarlyExit, Message: text, Attempt: g.Attempt}, g.Now, text+" (early_exit limit)")
+		cause := &report.Cause{Class: class.EarlyExit, Message: text, Attempt: g.Attempt}
+		g.lose(cause, g.Now, text+" (early_exit limit)")
 	case passed >= early.Notice && !g.earlySaid:
 		g.earlySaid = true
 		g.Warn("", "%s; the run fails when that lasts for %v (early_exit { limit })", text, early.Limit)

@@ -18,7 +18,13 @@ type losses struct{ *Machine }
 // refuse ends a run that has not started because a host cannot take part.
 func (m losses) refuse(host int, message string) {
 	m.Hosts[host].Gone = true
-	m.Refusals = append(m.Refusals, run.Refusal{Host: m.Hosts[host].Name, Exit: report.ExitUnreachable, Message: message})
+	m.cannotStart(host, message)
+}
+
+// cannotStart ends a run that has not started.
+func (m losses) cannotStart(host int, message string) {
+	name := m.Hosts[host].Name
+	m.Refusals = append(m.Refusals, run.Refusal{Host: name, Exit: report.ExitUnreachable, Message: message})
 	m.finish()
 }
 
@@ -59,14 +65,12 @@ func (m losses) empty(host int) {
 // keeperDied: the keeper beside this process is no more, and with it who would end this host's processes if the
 // agent cannot.
 func (m losses) keeperDied() {
-	name := m.Hosts[0].Name
 	switch m.Phase {
 	case run.Gathering:
-		m.Refusals = append(m.Refusals, run.Refusal{Host: name, Exit: report.ExitUnreachable, Message: "its keeper died"})
-		m.finish()
+		m.cannotStart(0, "its keeper died")
 	case run.Running, run.Restarting:
 		m.mode.Handle(HostLost{
-			At: m.Now, Class: class.AgentLost, Message: name + " ends its workers: its keeper died", Head: true,
+			At: m.Now, Class: class.AgentLost, Message: m.Hosts[0].Name + " ends its workers: its keeper died", Head: true,
 		})
 	}
 }

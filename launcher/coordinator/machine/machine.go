@@ -71,8 +71,8 @@ type (
 	// Misplaced: a rank is on another device than planned, and the job file wants an end then.
 	Misplaced struct {
 		Rank    *int
-		Cause   *report.Cause
 		Message string
+		Cause   *report.Cause
 	}
 	// Hung: nothing moves in ranks.
 	Hung struct{ silence.Verdict }
@@ -288,8 +288,9 @@ func (m *Machine) place(found []report.Finding, judged bool) {
 		if f.Severity != codes.Fail {
 			continue
 		}
-		cause := &report.Cause{Class: class.WrongGPU, Message: f.Words(), Host: f.Host, Rank: f.Rank, Attempt: m.Attempt}
-		m.mode.Handle(Misplaced{f.Rank, cause, f.Message})
+		m.mode.Handle(Misplaced{f.Rank, f.Message, &report.Cause{
+			Class: class.WrongGPU, Message: f.Words(), Host: f.Host, Rank: f.Rank, Attempt: m.Attempt,
+		}})
 		if m.Phase != run.Running {
 			return
 		}

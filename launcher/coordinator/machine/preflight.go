@@ -34,9 +34,8 @@ type preflight struct {
 // unreachable refuses a run whose head host has no address that all others reach.
 func (p *preflight) unreachable(err error) {
 	head := p.m.Hosts[0].Name
-	p.m.Keep(&report.Finding{
-		Code: codes.Unreachable, Severity: codes.Fail, Host: head, Message: head + ": " + err.Error(), Fix: check.UnreachableFix,
-	})
+	f := check.Unreachable(head, err)
+	p.m.Keep(&f)
 	p.m.Refusals = append(p.m.Refusals, run.Refusal{Host: head, Exit: report.ExitUnreachable, Message: err.Error()})
 }
 

@@ -51,7 +51,8 @@ func makeReport(m *Machine) *report.Report {
 
 func lastAttempt(m *Machine, r *report.Report) report.Attempt {
 	a := report.Attempt{
-		Attempt: m.Attempt, Started: m.Wall(m.Begun), Ended: m.Wall(m.Done), Outcome: r.Outcome, Changes: map[string]string{},
+		Attempt: m.Attempt, Started: m.Wall(m.Begun), Ended: m.Wall(m.Done), Outcome: r.Outcome,
+		Changes: map[string]string{},
 	}
 	c := r.FirstCause
 	if c == nil {
@@ -123,8 +124,8 @@ func refusalCause(m *Machine) (*report.Cause, int) {
 	}
 	c.Message = strings.Join(lines, "\n")
 	if !slices.ContainsFunc(m.Refusals, func(r run.Refusal) bool { return r.Finding == "" }) {
-		c.Evidence = append(c.Evidence, fmt.Sprintf(
-			"to start all the same: --no-check, or check { ignore = [\"%s\"] } in the job file", strings.Join(found, `", "`)))
+		c.Evidence = append(c.Evidence, "to start all the same: --no-check, or check { ignore = [\""+
+			strings.Join(found, `", "`)+"\"] } in the job file")
 	}
 	return c, exit
 }

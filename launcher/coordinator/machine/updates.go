@@ -38,7 +38,8 @@ func (m *Machine) update(in run.Update) {
 			m.Warn(h.Name, "%s", w.Message)
 		}
 	case in.Failing != nil:
-		m.losses.leave(host, in.At, "its agent gave up: "+in.Failing.Reason, h.Name+" ends its workers: "+in.Failing.Reason)
+		reason := in.Failing.Reason
+		m.losses.leave(host, in.At, "its agent gave up: "+reason, h.Name+" ends its workers: "+reason)
 	case in.Finished != nil:
 		h.Finished = true
 		m.GiveUpRanks(host) // whose ends it has not reported, and will not

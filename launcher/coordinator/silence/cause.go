@@ -26,7 +26,8 @@ func (w *Watch) cause(q *inquiry) *report.Cause {
 		rank := suspect.Rank
 		c.Rank, c.Host, c.Log, c.Attempt = &rank, suspect.Host, w.run.Ranks[rank].Log, w.run.Ranks[rank].Attempt
 		if len(q.silent) > 1 {
-			c.Message += fmt.Sprintf("; %s on %s is the one to look at: %s", w.run.RankName(rank), suspect.Host, suspect.Why)
+			c.Message += fmt.Sprintf("; %s on %s is the one to look at: %s",
+				w.run.RankName(rank), suspect.Host, suspect.Why)
 		}
 		stack := q.stacks[rank]
 		if c.Tail = run.Text(stack.Stderr); len(stack.Stderr) == 0 {
@@ -58,7 +59,8 @@ func (w *Watch) ranksText(silent []hang.Seen) string {
 // places says of each rank where it is and what it has written last: first the suspect, if there is one, then the
 // one that is behind.
 func (w *Watch) places(q *inquiry, suspect *int) []string {
-	sorted := slices.SortedStableFunc(slices.Values(q.silent), func(x, y hang.Seen) int { return x.Mark.Compare(y.Mark) })
+	sorted := slices.Clone(q.silent)
+	slices.SortStableFunc(sorted, func(x, y hang.Seen) int { return x.Mark.Compare(y.Mark) })
 	if suspect != nil {
 		at := slices.IndexFunc(sorted, func(s hang.Seen) bool { return s.Rank == *suspect })
 		sorted = slices.Concat(sorted[at:at+1], sorted[:at], sorted[at+1:])
@@ -169,8 +171,8 @@ func (w *Watch) advice(q *inquiry, suspect *int) []string {
 	case !slices.ContainsFunc(q.silent, func(s hang.Seen) bool { return programs[s.Rank].At() != "" }):
 		return nil
 	case suspect == nil:
-		return []string{"compare the stacks of the ranks; where all wait in collectives, TORCH_DISTRIBUTED_DEBUG=DETAIL " +
-			"has torch name those that do not match"}
+		return []string{"compare the stacks of the ranks; where all wait in collectives, " +
+			"TORCH_DISTRIBUTED_DEBUG=DETAIL has torch name those that do not match"}
 	case programs[*suspect].At() != "":
 		return []string{fmt.Sprintf("see why %s is in %s: data that it waits for, a branch that only it takes, its GPU",
 			w.run.RankName(*suspect), programs[*suspect].At())}

@@ -33,9 +33,10 @@ func (w *Watch) buffers(silent []hang.Seen) (facts []string) {
 		if !ok || total-used >= float64(most) {
 			continue
 		}
-		facts = append(facts, fmt.Sprintf("%s has %.1f GiB free on its GPU, and a communicator of NCCL takes up to %.1f GiB: "+
-			"a buffer that cannot be allocated is a known cause; less for torch (memory_fraction, a smaller micro-batch) "+
-			"or a smaller nccl { buffer_size }", w.run.RankName(s.Rank), (total-used)/(1<<30), float64(most)/(1<<30)))
+		facts = append(facts, fmt.Sprintf("%s has %.1f GiB free on its GPU, "+
+			"and a communicator of NCCL takes up to %.1f GiB: a buffer that cannot be allocated is a known cause; "+
+			"less for torch (memory_fraction, a smaller micro-batch) or a smaller nccl { buffer_size }",
+			w.run.RankName(s.Rank), (total-used)/(1<<30), float64(most)/(1<<30)))
 	}
 	return facts
 }
@@ -51,7 +52,8 @@ func (w *Watch) interfaces() string {
 		parts = append(parts, same.what+" on "+same.hosts)
 	}
 	return "the hosts reach " + w.run.Hosts[0].Name + " by " + strings.Join(parts, "; ") +
-		": nccl { debug = \"INFO\" } shows whether NCCL's sockets are there, nccl { socket_ifname = ... } puts them there"
+		": nccl { debug = \"INFO\" } shows whether NCCL's sockets are there, " +
+		"nccl { socket_ifname = ... } puts them there"
 }
 
 // pcie names GPUs that reach into each other by PCIe, all ranks of a host taken for a group: that hangs in the first
@@ -67,9 +69,9 @@ func (w *Watch) pcie() (facts []string) {
 		if len(ways) == 0 {
 			return ""
 		}
-		return fmt.Sprintf("GPUs are joined by PCIe, %s, %s: where an IOMMU or ACS is in the way of direct access (P2P), "+
-			"NCCL hangs in its first collectives; %s has it take the host's memory there, in the job, "+
-			"or in restart { on \"hang\" { ... } } after a hang only", strings.Join(ways, ", "), joined, setting)
+		return fmt.Sprintf("GPUs are joined by PCIe, %s, %s: "+
+			"where an IOMMU or ACS is in the way of direct access (P2P), NCCL hangs in its first collectives; "+
+			"%s has it take the host's memory there, in the job, or in restart { on \"hang\" { ... } } after a hang only", strings.Join(ways, ", "), joined, setting)
 	}) {
 		facts = append(facts, "on "+same.hosts+" "+same.what)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/check"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/coordinator/run"
 	"github.com/muster-dev/muster/launcher/coordinator/watch"
@@ -184,8 +184,9 @@ func (w *Watch) isBlind(whole bool, silence time.Duration) bool {
 			hosts = append(hosts, w.run.HostOf(rank))
 		}
 	}
+	since := w.run.Now.Sub(w.blind).Round(time.Second)
 	w.run.Warn("", "whether ranks still move is not known: %s tells nothing of its ranks since %v "+
-		"(does the file system of ~/.local/state hang there?)", strings.Join(hosts, ", "), w.run.Now.Sub(w.blind).Round(time.Second))
+		"(does the file system of ~/.local/state hang there?)", strings.Join(hosts, ", "), since)
 	return true
 }
 
@@ -239,8 +240,8 @@ func (w *Watch) inquire(silent []hang.Seen) {
 	}
 	block := w.run.Job.Hang
 	if block == nil {
-		w.run.Warn("", "%s; hang { silence = \"10m\" } finds out where they are, and ends or restarts the run where action says so",
-			w.silenceText(silent))
+		w.run.Warn("", "%s; hang { silence = \"10m\" } finds out where they are, and ends or restarts the run "+
+			"where action says so", w.silenceText(silent))
 		return
 	}
 	w.number++
@@ -258,7 +259,8 @@ func (w *Watch) inquire(silent []hang.Seen) {
 	}
 	for host, ranks := range byHost {
 		w.inquiry.open[host] = true
-		w.run.Send(host, message.Command{Stacks: &message.Stacks{Number: w.number, Ranks: ranks, Deep: block.Stacks, Signal: signal}})
+		ask := &message.Stacks{Number: w.number, Ranks: ranks, Deep: block.Stacks, Signal: signal}
+		w.run.Send(host, message.Command{Stacks: ask})
 	}
 	// What comes of it is a finding or the cause of the end: no warning to keep.
 	w.run.Say(event.Event{Kind: event.Warning, Message: w.silenceText(silent) + "; finding out where they are"})
@@ -284,7 +286,8 @@ func (w *Watch) stillSilent(silent []hang.Seen) []hang.Seen {
 func (w *Watch) conclude(q *inquiry) []Verdict {
 	found := q.silent
 	if q.silent = w.stillSilent(found); len(q.silent) == 0 {
-		w.run.Say(event.Event{Kind: event.Warning, Message: w.ranksText(found) + ": moved or ended meanwhile; nothing is done"})
+		text := w.ranksText(found) + ": moved or ended meanwhile; nothing is done"
+		w.run.Say(event.Event{Kind: event.Warning, Message: text})
 		return nil
 	}
 	for i, s := range q.silent { // how far each is, where only its output says so
@@ -313,10 +316,7 @@ func (w *Watch) conclude(q *inquiry) []Verdict {
 func (w *Watch) judge(q *inquiry) []Verdict {
 	cause := w.cause(q)
 	if w.run.Job.Hang.Action == config.HangReport {
-		w.run.FindGraded(report.Finding{
-			Code: codes.Silent, Severity: codes.Warn, Host: cause.Host, Rank: cause.Rank,
-			Message: cause.Message + "\n  " + strings.Join(cause.Evidence, "\n  "), Fix: strings.Join(cause.Advice, "; "),
-		})
+		w.run.FindGraded(check.Silent(cause))
 		return nil
 	}
 	at := w.run.Now.Add(-time.Duration(still(q.silent) * float64(time.Second)))
@@ -329,10 +329,6 @@ func (w *Watch) judgeStraggler(seen []hang.Seen, after time.Duration) {
 	if !ok {
 		return
 	}
-	w.run.FindOnce(fmt.Sprintf("straggler %d", s.Rank), report.Finding{
-		Code: codes.Straggler, Severity: codes.Warn, Host: s.Host, Rank: &s.Rank,
-		Message: fmt.Sprintf("%s on %s keeps the others waiting: %s", w.run.RankName(s.Rank), s.Host, s.Why),
-		Fix: "see what only it does (its data, a checkpoint, an evaluation), and whether its GPU or host is slower: " +
-			"muster check --collective",
-	})
+	f := check.Straggler(s.Rank, w.run.RankName(s.Rank), s.Host, s.Why)
+	w.run.FindOnce(fmt.Sprintf("straggler %d", s.Rank), f)
 }

@@ -40,7 +40,8 @@ func (t *Tasks) ended(rank int) {
 	}
 	found, _ := failure.First(evidence, lost)
 	goesOn := t.Phase == run.Running && !t.draining && !p.blocked
-	if goesOn && t.Job.Restart != nil && !t.Diagnosis.HangEnds(found) && t.Diagnosis.Decide(&u.trials, found, k.Begun, k.At) {
+	goesOn = goesOn && t.Job.Restart != nil && !t.Diagnosis.HangEnds(found)
+	if goesOn && t.Diagnosis.Decide(&u.trials, found, k.Begun, k.At) {
 		t.restart(p)
 		return
 	}

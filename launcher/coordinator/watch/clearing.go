@@ -193,8 +193,8 @@ func inTheWay(before []plan.Before, s *gpu.Usage, others bool) []string {
 		case len(holders) > 0:
 			still = append(still, fmt.Sprintf("%s is held by %s", d.Device, strings.Join(holders, ", ")))
 		case known && used > d.Used+leftOver+serving:
-			still = append(still, fmt.Sprintf("%s has %.1f GiB more in use than before the run, and no process shows that holds it",
-				d.Device, float64(used-d.Used)/(1<<30)))
+			still = append(still, fmt.Sprintf("%s has %.1f GiB more in use than before the run, "+
+				"and no process shows that holds it", d.Device, float64(used-d.Used)/(1<<30)))
 		}
 	}
 	return still

@@ -3,9 +3,9 @@ package watch
 import (
 	"fmt"
 
+	"github.com/muster-dev/muster/launcher/check"
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/coordinator/run"
-	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
@@ -43,7 +43,8 @@ func (m *Memory) Take(host int, d *samples.Digest) {
 		m.Raise(r.Rank, r.Peaks)
 		for _, g := range r.Growth {
 			message, fix := g.Words()
-			m.find(fmt.Sprintf("growth %d %s", g.Rank, g.Kind), codes.MemoryGrowth, m.run.Hosts[host].Name, g.Rank, message, fix)
+			f := check.RankMemory(codes.MemoryGrowth, m.run.Hosts[host].Name, g.Rank, message, fix)
+			m.run.FindOnce(fmt.Sprintf("growth %d %s", g.Rank, g.Kind), f)
 		}
 	}
 	if d.Age >= samples.WarmUp {
@@ -54,12 +55,6 @@ func (m *Memory) Take(host int, d *samples.Digest) {
 // isOf is whether a digest is of the attempt in progress; independent ranks have attempts of their own.
 func (m *Memory) isOf(d *samples.Digest) bool {
 	return m.run.Plan.Independent || d.Attempt == m.run.Attempt
-}
-
-func (m *Memory) find(key, code, host string, rank int, message, fix string) {
-	m.run.FindOnce(key, report.Finding{
-		Code: code, Severity: codes.Warn, Host: host, Rank: &rank, Message: host + ": " + message, Fix: fix,
-	})
 }
 
 // Raise takes in the peaks of a rank.
@@ -96,7 +91,8 @@ func (m *Memory) Balance() {
 	}
 	for _, u := range samples.Imbalance(peaks) {
 		message, fix := u.Words()
-		m.find(fmt.Sprintf("imbalance %d", u.Rank), codes.MemoryImbalance, m.run.HostOf(u.Rank), u.Rank, message, fix)
+		f := check.RankMemory(codes.MemoryImbalance, m.run.HostOf(u.Rank), u.Rank, message, fix)
+		m.run.FindOnce(fmt.Sprintf("imbalance %d", u.Rank), f)
 	}
 }
 

@@ -85,7 +85,8 @@ func (m *MPS) Serve(host int) {
 	}
 	for _, g := range gpus {
 		d := message.MPSDaemon{
-			Device: g.Device.UUID, Name: g.Device.String(), Existing: p.ExistingPipe(host), Threads: g.Threads, Memory: g.Memory,
+			Device: g.Device.UUID, Name: g.Device.String(), Existing: p.ExistingPipe(host), Threads: g.Threads,
+			Memory: g.Memory,
 		}
 		for _, place := range g.Ranks {
 			d.Locals = append(d.Locals, p.Ranks[place].Local)
@@ -286,8 +287,8 @@ func (m *MPS) Explain(c *report.Cause, rank int) {
 		if len(others) == 0 {
 			continue
 		}
-		c.Notes = append(c.Notes, fmt.Sprintf("%s shared the MPS server of %s with it: a fatal GPU fault of one client ends all, "+
-			"so theirs are its consequence, or its is that of one of them; all were ended at once, "+
+		c.Notes = append(c.Notes, fmt.Sprintf("%s shared the MPS server of %s with it: "+
+			"a fatal GPU fault of one client ends all, so theirs are its consequence, or its is that of one of them; all were ended at once, "+
 			"since the GPU serves nobody before the last has gone", m.run.ListRanks(others), m.run.PlaceOf(rank).Device))
 		c.Evidence = append(c.Evidence, lost.Lines...)
 	}
