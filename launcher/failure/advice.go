@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 )
 
 // remedies are errors that have an advice of their own, whatever their class.
@@ -27,7 +28,7 @@ var remedies = []struct {
 }
 
 // advise gives the verdict the advice of its very error, where there is one.
-func (v *Verdict) advise() {
+func advise(v *verdict.Verdict) {
 	for _, r := range remedies {
 		if v.Advice == nil && slices.ContainsFunc(r.any, func(s string) bool { return strings.Contains(v.Said, s) }) {
 			v.Advice = r.advice
@@ -35,13 +36,10 @@ func (v *Verdict) advise() {
 	}
 }
 
-// refusedMemory is what is known of a program that asked for memory and did not get it.
-const refusedMemory = "the program was refused host memory"
-
 // adviseRefused is for such a program where the kernel has killed nobody: it refuses when a
 // limit is reached or a request is beyond all that there is, and kills when memory is full.
-func (v *Verdict) adviseRefused() {
-	v.note("memory is refused for a limit of address space (ulimit -v), or where one request is larger than what the host can give; a full host rather kills")
+func adviseRefused(v *verdict.Verdict) {
+	v.AddNote("memory is refused for a limit of address space (ulimit -v), or where one request is larger than what the host can give; a full host rather kills")
 	c, _ := class.Find(class.OOMHost)
 	v.Advice = append([]string{"ulimit -v in the command's own shell shows the limit of address space"}, c.Advice...)
 }

@@ -7,20 +7,22 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/failure/output"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // failing is the GPU that a verdict is about: the one that the message numbers, else the
 // worker's own, if it has one only.
-func (e Evidence) failing(v Verdict) *GPU {
+func (e Evidence) failing(v verdict.Verdict) *GPU {
 	if !strings.HasPrefix(v.Class, "oom.") || v.Class == class.OOMHost || v.Class == class.OOMShm {
 		return nil
 	}
 	own := -1
 	for i := range e.GPUs {
 		g := &e.GPUs[i]
-		if n, named := v.Numbers[NumGPU]; named && g.Seen == int(n) {
+		if n, named := v.Numbers[verdict.NumGPU]; named && g.Seen == int(n) {
 			return g
 		}
 		if g.Mine {
@@ -30,7 +32,7 @@ func (e Evidence) failing(v Verdict) *GPU {
 			own = i
 		}
 	}
-	if _, named := v.Numbers[NumGPU]; named || own < 0 {
+	if _, named := v.Numbers[verdict.NumGPU]; named || own < 0 {
 		return nil
 	}
 	return &e.GPUs[own]
@@ -77,7 +79,7 @@ func (p Process) text() string {
 
 // weighGPUMemory: what NVML saw before the death says who held what, which a message can
 // only guess at.
-func (e Evidence) weighGPUMemory(v *Verdict) {
+func (e Evidence) weighGPUMemory(v *verdict.Verdict) {
 	g := e.failing(*v)
 	if g == nil {
 		return
@@ -87,62 +89,51 @@ func (e Evidence) weighGPUMemory(v *Verdict) {
 		held = g.After.holding()
 		held.own = 0
 		for _, words := range held.words {
-			v.evidence(fmt.Sprintf("on GPU %d %s since it ended", g.Index, words))
+			v.AddEvidence(fmt.Sprintf("on GPU %d %s since it ended", g.Index, words))
 		}
 		if held.ranks+held.foreign > 0 {
-			v.Numbers[NumOthers] = held.ranks + held.foreign
+			v.Numbers[verdict.NumOthers] = held.ranks + held.foreign
 		}
 	}
 	if g.Before != nil {
-		v.evidence(fmt.Sprintf("NVML saw %s of %s in use on GPU %d before it died", text.Size(g.Before.Used, 2), text.Size(g.Before.Total, 2), g.Index))
+		v.AddEvidence(fmt.Sprintf("NVML saw %s of %s in use on GPU %d before it died", text.Size(g.Before.Used, 2), text.Size(g.Before.Total, 2), g.Index))
 		for _, words := range held.words {
-			v.evidence("on GPU " + fmt.Sprint(g.Index) + " " + words)
+			v.AddEvidence("on GPU " + fmt.Sprint(g.Index) + " " + words)
 		}
 		if held.ranks+held.foreign > 0 {
-			v.Numbers[NumOthers] = held.ranks + held.foreign
+			v.Numbers[verdict.NumOthers] = held.ranks + held.foreign
 		}
 	}
-	requested, total := v.Numbers[NumRequested], v.Numbers[NumTotal]
+	requested, total := v.Numbers[verdict.NumRequested], v.Numbers[verdict.NumTotal]
 	if total > 0 && requested > total { // it never fits, whoever else is there
 		return
 	}
 	switch {
 	case e.overMPSLimit(g, *v):
-		v.become(class.OOMMPSLimit, Likely, fmt.Sprintf("the rank's share of GPU %d under MPS (%s) is used up, though the GPU itself is not", g.Index, text.Size(e.MPSLimit, 2)))
+		v.Become(class.OOMMPSLimit, verdict.Likely, fmt.Sprintf("the rank's share of GPU %d under MPS (%s) is used up, though the GPU itself is not", g.Index, text.Size(e.MPSLimit, 2)))
 	case e.onAnothers(g):
-		v.become(class.OOMImbalance, Certain, fmt.Sprintf("the program filled GPU %d, which the plan gave to another rank: it makes tensors on the wrong device", g.Index))
-	case g.Ranks <= 1 && held.ranks > slack && held.ranks >= held.own/4:
-		v.become(class.OOMImbalance, Likely, fmt.Sprintf("several ranks of the run use GPU %d: %s of it are not this rank's", g.Index, text.Size(held.ranks, 2)))
+		v.Become(class.OOMImbalance, verdict.Certain, fmt.Sprintf("the program filled GPU %d, which the plan gave to another rank: it makes tensors on the wrong device", g.Index))
+	case g.Ranks <= 1 && held.ranks > output.Slack && held.ranks >= held.own/4:
+		v.Become(class.OOMImbalance, verdict.Likely, fmt.Sprintf("several ranks of the run use GPU %d: %s of it are not this rank's", g.Index, text.Size(held.ranks, 2)))
 	case e.foreignDecides(g, held, *v):
-		v.become(class.OOMForeign, Certain, fmt.Sprintf("GPU %d is used by somebody else too: %s", g.Index, strings.Join(held.words, ", ")))
+		v.Become(class.OOMForeign, verdict.Certain, fmt.Sprintf("GPU %d is used by somebody else too: %s", g.Index, strings.Join(held.words, ", ")))
 	case (v.Class == class.OOMCapacity || v.Class == class.OOMForeign && held.own > 0 && held.foreign == 0) && e.othersIdle(g):
-		v.become(class.OOMImbalance, Likely, fmt.Sprintf("GPU %d is full while the other GPUs of the plan are not half full: tensors on the wrong device, or an uneven split", g.Index))
+		v.Become(class.OOMImbalance, verdict.Likely, fmt.Sprintf("GPU %d is full while the other GPUs of the plan are not half full: tensors on the wrong device, or an uneven split", g.Index))
 	case v.Class == class.OOMForeign && g.Before != nil && held.own > 0 && held.foreign == 0:
-		v.become(class.OOMCapacity, Likely, fmt.Sprintf("GPU %d is too small for the program: nobody else held memory on it", g.Index))
+		v.Become(class.OOMCapacity, verdict.Likely, fmt.Sprintf("GPU %d is too small for the program: nobody else held memory on it", g.Index))
 	case v.Class == class.OOMUnknown && g.Before != nil && held.own > 0.8*float64(g.Before.Total):
-		v.become(class.OOMCapacity, Likely, fmt.Sprintf("GPU %d was full of the program's own memory", g.Index))
+		v.Become(class.OOMCapacity, verdict.Likely, fmt.Sprintf("GPU %d was full of the program's own memory", g.Index))
 	}
-}
-
-// become changes the class, keeping what was seen.
-func (v *Verdict) become(name, confidence, message string) {
-	if v.Class == name {
-		v.Confidence = confidence
-		return
-	}
-	changed := of(name, confidence)
-	v.Class, v.Confidence, v.Message = name, confidence, message
-	v.Restart, v.Consequence = changed.Restart, changed.Consequence
 }
 
 // overMPSLimit: under a limit the driver says how much is free of the limit, and how much
 // the whole card has.
-func (e Evidence) overMPSLimit(g *GPU, v Verdict) bool {
+func (e Evidence) overMPSLimit(g *GPU, v verdict.Verdict) bool {
 	if e.MPSLimit == 0 || v.Class == class.OOMFragmentation {
 		return false
 	}
-	limit, requested := float64(e.MPSLimit), v.Numbers[NumRequested]
-	own := max(v.Numbers[NumSelf], v.Numbers[NumReserved])
+	limit, requested := float64(e.MPSLimit), v.Numbers[verdict.NumRequested]
+	own := max(v.Numbers[verdict.NumSelf], v.Numbers[verdict.NumReserved])
 	if own+requested >= 0.95*limit {
 		return true
 	}
@@ -155,15 +146,15 @@ func (e Evidence) onAnothers(g *GPU) bool {
 }
 
 // foreignDecides is whether the request would have fitted without somebody else.
-func (e Evidence) foreignDecides(g *GPU, held holding, v Verdict) bool {
-	if g.Before == nil && g.After == nil || held.foreign <= slack {
+func (e Evidence) foreignDecides(g *GPU, held holding, v verdict.Verdict) bool {
+	if g.Before == nil && g.After == nil || held.foreign <= output.Slack {
 		return false
 	}
 	if v.Class != class.OOMCapacity && v.Class != class.OOMUnknown && v.Class != class.OOMForeign {
 		return false
 	}
-	requested, asked := v.Numbers[NumRequested]
-	free, told := v.Numbers[NumFree]
+	requested, asked := v.Numbers[verdict.NumRequested]
+	free, told := v.Numbers[verdict.NumFree]
 	switch {
 	case !told && g.Before == nil: // what it held itself is free by now
 		return held.foreign >= float64(g.After.Total)/2
@@ -173,7 +164,7 @@ func (e Evidence) foreignDecides(g *GPU, held holding, v Verdict) bool {
 	if !asked {
 		return held.foreign >= float64(cmp.Or(g.Before, g.After).Total)/2
 	}
-	return held.foreign+free+slack >= requested
+	return held.foreign+free+output.Slack >= requested
 }
 
 // othersIdle is whether the plan's other GPUs on the host are less than half full, and

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
@@ -41,15 +42,15 @@ func TestNVMLSaysWhoHeldTheMemory(t *testing.T) {
 			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(79 << 30)}}
 			g[1].Before = busy
 		}),
-			class.OOMCapacity, Certain, class.No, "too small", "NVML saw 79.00 GiB of 80.00 GiB in use on GPU 4"},
+			class.OOMCapacity, verdict.Certain, class.No, "too small", "NVML saw 79.00 GiB of 80.00 GiB in use on GPU 4"},
 		{"somebody else", onGPU(full80("0"), func(g []GPU) {
 			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(70 << 30), {Holder: gpu.Holder{PID: 77, Rank: gpu.Nobody, Bytes: new(uint64(9 << 30)), User: "eve", Command: "python"}}}}
 		}),
-			class.OOMForeign, Certain, class.AfterFree, "python (pid 77) of eve has 9.00 GiB", "python (pid 77) of eve"},
+			class.OOMForeign, verdict.Certain, class.AfterFree, "python (pid 77) of eve has 9.00 GiB", "python (pid 77) of eve"},
 		{"another rank of the run", onGPU(full80("0"), func(g []GPU) {
 			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(50 << 30), {Holder: gpu.Holder{PID: 11, Rank: 1, Bytes: new(uint64(29 << 30))}}}}
 		}),
-			class.OOMImbalance, Likely, class.No, "several ranks of the run use GPU 4", "rank 1 (pid 11)"},
+			class.OOMImbalance, verdict.Likely, class.No, "several ranks of the run use GPU 4", "rank 1 (pid 11)"},
 		{"another rank that the plan put there", onGPU(full80("0"), func(g []GPU) {
 			g[0].Ranks = 2
 			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(50 << 30), {Holder: gpu.Holder{PID: 11, Rank: 1, Bytes: new(uint64(29 << 30))}}}}
@@ -59,20 +60,20 @@ func TestNVMLSaysWhoHeldTheMemory(t *testing.T) {
 		{"the other GPUs are empty", onGPU(full80("0"), func(g []GPU) {
 			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(79 << 30)}}
 			g[1].Before = &Use{Total: card, Used: 5 << 30}
-		}), class.OOMImbalance, Likely, class.No, "while the other GPUs of the plan are not half full", ""},
-		{"another rank's GPU", onGPU(full80("1"), func(g []GPU) {}), class.OOMImbalance, Certain, class.No, "filled GPU 5, which the plan gave to another rank", ""},
+		}), class.OOMImbalance, verdict.Likely, class.No, "while the other GPUs of the plan are not half full", ""},
+		{"another rank's GPU", onGPU(full80("1"), func(g []GPU) {}), class.OOMImbalance, verdict.Certain, class.No, "filled GPU 5, which the plan gave to another rank", ""},
 		{"a share under MPS", with(onGPU(full80("0"), func(g []GPU) { g[0].Before = &Use{Total: card, Used: 40 << 30} }), func(e *Evidence) { e.MPSLimit = 18 << 30 }),
-			class.OOMMPSLimit, Likely, class.WithConfig, "share of GPU 4 under MPS (18.00 GiB)", ""},
+			class.OOMMPSLimit, verdict.Likely, class.WithConfig, "share of GPU 4 under MPS (18.00 GiB)", ""},
 		{"the driver refused, and somebody else is there", onGPU(traceback("RuntimeError: CUDA error: out of memory"), func(g []GPU) {
 			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{{Holder: gpu.Holder{PID: 77, Rank: gpu.Nobody, Bytes: new(uint64(78 << 30))}}}}
-		}), class.OOMForeign, Certain, class.AfterFree, "pid 77", ""},
+		}), class.OOMForeign, verdict.Certain, class.AfterFree, "pid 77", ""},
 		{"the message's other process is nobody's", onGPU(full80("0")+" Process 77 has 8.00 GiB memory in use. Including non-PyTorch memory, this process has 71.00 GiB memory in use.", func(g []GPU) {
 			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(79 << 30)}}
 			g[1].Before = busy
-		}), class.OOMCapacity, Likely, "", "nobody else held memory", ""},
+		}), class.OOMCapacity, verdict.Likely, "", "nobody else held memory", ""},
 		{"what never fits is nobody else's fault", onGPU("CUDA out of memory. Tried to allocate 90.00 GiB. GPU 0 has a total capacity of 80.00 GiB of which 1.00 GiB is free.", func(g []GPU) {
 			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{{Holder: gpu.Holder{PID: 77, Rank: gpu.Nobody, Bytes: new(uint64(78 << 30))}}}}
-		}), class.OOMCapacity, Certain, class.No, "never fits", ""},
+		}), class.OOMCapacity, verdict.Certain, class.No, "never fits", ""},
 	})
 }
 
@@ -87,18 +88,18 @@ func TestTheDriverSaysWhatIsWrongWithAGPU(t *testing.T) {
 	}
 	errors := uint64(3)
 	run(t, []row{
-		{"lost", onGPU("x", func(g []GPU) { g[0].Lost = "GPU is lost" }), class.GPULost, Certain, class.OtherHost, "GPU 4", ""},
+		{"lost", onGPU("x", func(g []GPU) { g[0].Lost = "GPU is lost" }), class.GPULost, verdict.Certain, class.OtherHost, "GPU 4", ""},
 		{"another rank's is lost", onGPU(traceback("ValueError: x"), func(g []GPU) { g[1].Lost = "GPU is lost" }), class.UserError, "", "", "", ""},
-		{"errors of memory", onGPU("x", func(g []GPU) { g[0].ECC = &errors }), class.GPUECC, Likely, class.OtherHost, "3 errors", ""},
-		{"a double-bit error", onGPU(illegal, xids(48)), class.GPUECC, Certain, class.OtherHost, "Xid 48 of GPU 4", ""},
-		{"a contained one", onGPU(illegal, xids(63, 48, 94)), class.GPUECC, Certain, class.Yes, "", "contained"},
-		{"one that was not contained", onGPU(illegal, xids(48, 94, 95)), class.GPUECC, Certain, class.OtherHost, "", ""},
-		{"the program's own fault", onGPU(illegal, xids(31, 43, 45)), class.GPUAppFault, Certain, class.No, "Xid 31", "Xid 43"},
+		{"errors of memory", onGPU("x", func(g []GPU) { g[0].ECC = &errors }), class.GPUECC, verdict.Likely, class.OtherHost, "3 errors", ""},
+		{"a double-bit error", onGPU(illegal, xids(48)), class.GPUECC, verdict.Certain, class.OtherHost, "Xid 48 of GPU 4", ""},
+		{"a contained one", onGPU(illegal, xids(63, 48, 94)), class.GPUECC, verdict.Certain, class.Yes, "", "contained"},
+		{"one that was not contained", onGPU(illegal, xids(48, 94, 95)), class.GPUECC, verdict.Certain, class.OtherHost, "", ""},
+		{"the program's own fault", onGPU(illegal, xids(31, 43, 45)), class.GPUAppFault, verdict.Certain, class.No, "Xid 31", "Xid 43"},
 		{"consequences alone", onGPU(traceback("ValueError: x"), xids(43, 45)), class.UserError, "", "", "", ""},
 		{"notices alone", onGPU(traceback("ValueError: x"), xids(63, 92, 106)), class.UserError, "", "", "", ""},
-		{"a number without a class", onGPU("x", xids(8)), class.GPUXid, Certain, class.Yes, "Xid 8", ""},
-		{"a number in no table", onGPU("x", xids(999)), class.GPUXid, Certain, class.Yes, "in no table", ""},
-		{"a link", onGPU("x", xids(74)), class.GPUNVLink, Certain, class.OtherHost, "", ""},
+		{"a number without a class", onGPU("x", xids(8)), class.GPUXid, verdict.Certain, class.Yes, "Xid 8", ""},
+		{"a number in no table", onGPU("x", xids(999)), class.GPUXid, verdict.Certain, class.Yes, "in no table", ""},
+		{"a link", onGPU("x", xids(74)), class.GPUNVLink, verdict.Certain, class.OtherHost, "", ""},
 		{"in the kernel's log, of the worker's GPU", with(onGPU("x", func([]GPU) {}), func(e *Evidence) {
 			e.Kernel = []string{"NVRM: Xid (PCI:0000:0f:00): 79, pid=1, name=python, GPU has fallen off the bus."}
 		}), class.GPULost, "", "", "", ""},
@@ -129,7 +130,7 @@ func TestAnXidOfBothReportsCountsOnce(t *testing.T) {
 	if !slices.Equal(told, want) {
 		t.Errorf("%q, want %q", told, want)
 	}
-	if v := Classify(e); v.Since != 7 || v.Numbers[NumXid] != 48 {
+	if v := Classify(e); v.Since != 7 || v.Numbers[verdict.NumXid] != 48 {
 		t.Errorf("since %v, numbers %v", v.Since, v.Numbers)
 	}
 	run(t, []row{
@@ -140,10 +141,10 @@ func TestAnXidOfBothReportsCountsOnce(t *testing.T) {
 		{"an error of the log alone", with(e, func(e *Evidence) {
 			e.GPUs[0].Xids = []Xid{{Number: 63, At: 1}}
 			e.Kernel = []string{line("0000:0f:00", "95", "uncontained")}
-		}), class.GPUECC, Certain, class.OtherHost, "Xid 95 of the GPU at 0000:0f:00", "Xid 63 of GPU 4"},
+		}), class.GPUECC, verdict.Certain, class.OtherHost, "Xid 95 of the GPU at 0000:0f:00", "Xid 63 of GPU 4"},
 		{"a lost GPU with what led to it", onGPU("x", func(g []GPU) {
 			g[0].Lost, g[0].Xids = "GPU is lost", []Xid{{Number: 74, At: 1}}
-		}), class.GPULost, Certain, class.OtherHost, "GPU 4", "Xid 74"},
+		}), class.GPULost, verdict.Certain, class.OtherHost, "GPU 4", "Xid 74"},
 		{"nothing could be heard", with(onGPU("CUDA error: GPU is lost", func([]GPU) {}), func(e *Evidence) { e.NoEvents = "nvidia-smi tells of no events" }),
 			class.GPULost, "", "", "", "could not be heard: nvidia-smi tells of no events"},
 	})
@@ -158,17 +159,17 @@ func TestWhoIsStillThereAfterTheDeathIsTold(t *testing.T) {
 		{"after a look before", onGPU(full80("0"), func(g []GPU) {
 			g[0].Before = &Use{Total: card, Used: 79 << 30, Processes: []Process{own(79 << 30)}}
 			g[0].After = &Use{Total: card, Used: 1 << 30}
-		}), class.OOMCapacity, Certain, "", "", "NVML saw 1.00 GiB of 80.00 GiB in use on GPU 4 when it had ended"},
+		}), class.OOMCapacity, verdict.Certain, "", "", "NVML saw 1.00 GiB of 80.00 GiB in use on GPU 4 when it had ended"},
 		{"a worker that was gone before anybody looked", onGPU("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 40.00 GiB. GPU 0 has a total capacity of 80.00 GiB of which 19.00 GiB is free. "+
 			"Of the allocated memory 0 bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.", func(g []GPU) {
 			g[0].After = &Use{Total: card, Used: 61 << 30, Processes: foreign}
-		}), class.OOMForeign, Certain, class.AfterFree, "eve", "since it ended"},
+		}), class.OOMForeign, verdict.Certain, class.AfterFree, "eve", "since it ended"},
 		{"what is there decides nothing where it would not have fitted", onGPU(full80("0"), func(g []GPU) {
 			g[0].After = &Use{Total: card, Used: 1 << 30, Processes: []Process{{Holder: gpu.Holder{PID: 77, Rank: gpu.Nobody, Bytes: new(uint64(100 << 20))}}}}
 		}), class.OOMCapacity, "", class.No, "too small", ""},
 	})
 	v := Classify(onGPU(full80("0"), func(g []GPU) { g[0].After = &Use{Total: card, Used: 61 << 30, Processes: foreign} }))
-	if v.Numbers[NumDeviceAfter] != 61<<30 || v.Numbers[NumOthers] != 60<<30 {
+	if v.Numbers[verdict.NumDeviceAfter] != 61<<30 || v.Numbers[verdict.NumOthers] != 60<<30 {
 		t.Errorf("numbers %v", v.Numbers)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/progress"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 	"github.com/muster-dev/muster/launcher/observe"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
@@ -111,3 +112,6 @@ func (s *Steps) Progressed() bool {
 
 // succeeded is whether the worker ended well.
 func (e Evidence) succeeded() bool { return e.Start == "" && e.Signal == "" && e.Code == 0 }
+
+// Verdict is why a worker ended.
+type Verdict = verdict.Verdict

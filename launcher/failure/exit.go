@@ -6,8 +6,9 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/failure/class"
-	"github.com/muster-dev/muster/launcher/failure/lines"
+	"github.com/muster-dev/muster/launcher/failure/output"
 	"github.com/muster-dev/muster/launcher/failure/pattern"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 )
 
 // signals by their numbers on Linux (signal(7)), as far as shells and wrappers turn them
@@ -21,38 +22,38 @@ var signals = map[int]string{
 // shell's status (128 + N), or by what a wrapper may have made of -N (256 - N).
 func (e Evidence) killer() (signal, how, confidence string) {
 	if e.Signal != "" {
-		return e.Signal, "it was killed by " + e.Signal, Certain
+		return e.Signal, "it was killed by " + e.Signal, verdict.Certain
 	}
 	if s := signals[e.Code-128]; s != "" {
-		return s, fmt.Sprintf("its exit status was %d, a shell's word for %s", e.Code, s), Likely
+		return s, fmt.Sprintf("its exit status was %d, a shell's word for %s", e.Code, s), verdict.Likely
 	}
 	if n := 256 - e.Code; slices.Contains([]int{4, 6, 7, 8, 9, 11, 15}, n) { // 255 is rather somebody's -1
-		return signals[n], fmt.Sprintf("its exit status was %d (= 256-%d, maybe %s reported by a wrapper)", e.Code, n, signals[n]), Guess
+		return signals[n], fmt.Sprintf("its exit status was %d (= 256-%d, maybe %s reported by a wrapper)", e.Code, n, signals[n]), verdict.Guess
 	}
 	return "", "", ""
 }
 
 // killed is the verdict where a signal was the end and the worker's words do not explain it.
-func (e Evidence) killed(words told, found bool) (Verdict, bool) {
+func (e Evidence) killed(words output.Said, found bool) (verdict.Verdict, bool) {
 	signal, how, confidence := e.killer()
-	nested := found && words.verdict.Class == class.KilledUnknown
+	nested := found && words.Verdict.Class == class.KilledUnknown
 	if nested {
-		signal, how, confidence = "SIGKILL", "its own launcher says "+fmt.Sprintf("%q", words.verdict.Said), Likely
+		signal, how, confidence = "SIGKILL", "its own launcher says "+fmt.Sprintf("%q", words.Verdict.Said), verdict.Likely
 	}
-	if signal == "" || found && !nested && words.kind != vague && !(fromOutside(signal) && confidence != Guess && words.verdict.Class != class.TimeLimit) {
-		return Verdict{}, false
+	if signal == "" || found && !nested && words.Kind != output.Vague && !(fromOutside(signal) && confidence != verdict.Guess && words.Verdict.Class != class.TimeLimit) {
+		return verdict.Verdict{}, false
 	}
 	if e.Sent != "" && (e.Signal == "" || signal == e.Sent) {
 		return e.stopped(), true
 	}
 	v := e.ofSignal(signal, confidence)
 	if nested {
-		keepNumbers(&v, words.verdict)
+		v.KeepNumbers(words.Verdict)
 		v.Message = strings.Replace(v.Message, "it was killed", "a worker of its own launcher was killed", 1)
 	}
-	v.evidence(how)
+	v.AddEvidence(how)
 	if found && !nested {
-		v.note(fmt.Sprintf("it had said %q (%s)", words.verdict.Said, words.verdict.Class))
+		v.AddNote(fmt.Sprintf("it had said %q (%s)", words.Verdict.Said, words.Verdict.Class))
 	}
 	return v, true
 }
@@ -64,7 +65,7 @@ func fromOutside(signal string) bool {
 }
 
 // ofSignal is the verdict on a signal that nothing else explains.
-func (e Evidence) ofSignal(signal, confidence string) Verdict {
+func (e Evidence) ofSignal(signal, confidence string) verdict.Verdict {
 	switch signal {
 	case "SIGKILL":
 		return e.ofKill(confidence)
@@ -84,23 +85,23 @@ func (e Evidence) ofSignal(signal, confidence string) Verdict {
 	return e.ofSent(signal, confidence)
 }
 
-func crash(name, confidence, message string) Verdict {
-	v := of(name, confidence)
+func crash(name, confidence, message string) verdict.Verdict {
+	v := verdict.Of(name, confidence)
 	v.Message = message
-	if confidence == Guess {
+	if confidence == verdict.Guess {
 		v.Message = "perhaps " + message
 	}
 	return v
 }
 
 // ofKill: SIGKILL is for want of memory only where somebody counted that.
-func (e Evidence) ofKill(confidence string) Verdict {
-	v := of(class.OOMHost, Certain)
+func (e Evidence) ofKill(confidence string) verdict.Verdict {
+	v := verdict.Of(class.OOMHost, verdict.Certain)
 	if v.Message = e.outOfMemory(&v); v.Message != "" {
-		v.Confidence = worst(v.Confidence, confidence)
+		v.Confidence = verdict.Worst(v.Confidence, confidence)
 		return v
 	}
-	v = of(class.KilledUnknown, worst(confidence, Likely))
+	v = verdict.Of(class.KilledUnknown, verdict.Worst(confidence, verdict.Likely))
 	v.Said = "SIGKILL"
 	v.Message = "it was killed by SIGKILL (9), which muster did not send: somebody did, or the kernel for want of memory"
 	if e.bySlurm(&v, "SIGKILL"); v.Advice != nil {
@@ -109,32 +110,32 @@ func (e Evidence) ofKill(confidence string) Verdict {
 	if e.Memory.Unchanged() {
 		v.Message = "it was killed by SIGKILL (9), which muster did not send; the kernel counted no kill for want of memory, so a user, a scheduler or another program did it"
 		v.Advice = []string{askWho}
-		v.evidence("the kernel's counters of kills for want of memory did not change")
+		v.AddEvidence("the kernel's counters of kills for want of memory did not change")
 	} else {
-		v.note("dmesg on the host tells whether the kernel did it for want of memory")
+		v.AddNote("dmesg on the host tells whether the kernel did it for want of memory")
 	}
 	return v
 }
 
 // smallShm is what container runtimes give by default; batches of images fill it at once.
-const smallShm = 64 * mib
+const smallShm = 64 << 20
 
-func (e Evidence) ofBus(confidence string) Verdict {
+func (e Evidence) ofBus(confidence string) verdict.Verdict {
 	if e.Shm.Full() || e.Shm != nil && e.Shm.Total > 0 && e.Shm.Total <= smallShm {
-		v := of(class.OOMShm, worst(confidence, Likely))
+		v := verdict.Of(class.OOMShm, verdict.Worst(confidence, verdict.Likely))
 		v.Message = fmt.Sprintf("/dev/shm on its host is too small or full (SIGBUS): %s", spaceText(e.Shm))
-		v.evidence(spaceText(e.Shm))
+		v.AddEvidence(spaceText(e.Shm))
 		return v
 	}
 	v := crash(class.CrashBus, confidence, "memory behind an address was not there (SIGBUS)")
-	v.evidence(spaceText(e.Shm))
+	v.AddEvidence(spaceText(e.Shm))
 	return v
 }
 
-func (e Evidence) ofSegv(confidence string) Verdict {
+func (e Evidence) ofSegv(confidence string) verdict.Verdict {
 	v := crash(class.CrashSegv, confidence, "the program touched memory that is not there (SIGSEGV)")
 	if library := e.segfaultIn(); library != "" {
-		v.Confidence = Certain
+		v.Confidence = verdict.Certain
 		v.Message = fmt.Sprintf("it crashed in %s (SIGSEGV)", library)
 		v.Said = "segfault in " + library
 	}
@@ -149,27 +150,27 @@ var (
 )
 
 // status is the verdict where there is only an exit status.
-func (e Evidence) status() Verdict {
+func (e Evidence) status() verdict.Verdict {
 	switch {
 	case e.Code == 124:
-		v := of(class.TimeLimit, Likely)
+		v := verdict.Of(class.TimeLimit, verdict.Likely)
 		v.Message = "a time limit ended it: status 124 is that of timeout(1)"
-		v.evidence("its exit status was 124")
+		v.AddEvidence("its exit status was 124")
 		return v
 	case e.Code == 1 || e.Code == 2 || e.Code == 64:
-		if line := e.line(wrongArguments); line != "" && !unreadable.MatchString(line) {
+		if line := output.Line(&e.Worker, wrongArguments); line != "" && !unreadable.MatchString(line) {
 			return e.notBegun("the program does not take these arguments, or is not there", line)
 		}
-		if line := e.line(usageLine); line != "" && e.Code != 1 {
+		if line := output.Line(&e.Worker, usageLine); line != "" && e.Code != 1 {
 			return e.notBegun("the program does not take these arguments", line)
 		}
 	}
 	if v, ok := e.notBegunBy(); ok {
 		return v
 	}
-	if v := of(class.OOMHost, Likely); e.killedInCgroup() {
+	if v := verdict.Of(class.OOMHost, verdict.Likely); e.killedInCgroup() {
 		v.Message = e.outOfMemory(&v)
-		v.evidence(fmt.Sprintf("its own exit status was %d: a process that it had started was killed", e.Code))
+		v.AddEvidence(fmt.Sprintf("its own exit status was %d: a process that it had started was killed", e.Code))
 		return v
 	}
 	return e.statusAlone()
@@ -177,40 +178,26 @@ func (e Evidence) status() Verdict {
 
 // statusAlone is the verdict where nothing that is known says why. What the program said
 // last is most often its reason: then it needs no advice to give one.
-func (e Evidence) statusAlone() Verdict {
-	v := of(class.Exit, Likely)
+func (e Evidence) statusAlone() verdict.Verdict {
+	v := verdict.Of(class.Exit, verdict.Likely)
 	v.Said = fmt.Sprintf("exit %d", e.Code)
-	last := e.lastLine()
+	last := output.LastLine(e.Stderr)
 	if last == "" {
 		v.Message = fmt.Sprintf("it ended with exit status %d, and nothing it wrote says why", e.Code)
-		v.evidence(fmt.Sprintf("its exit status was %d", e.Code))
+		v.AddEvidence(fmt.Sprintf("its exit status was %d", e.Code))
 		return v
 	}
 	v.Message = fmt.Sprintf("it ended with exit status %d, and said last: %q", e.Code, last)
-	v.evidence(fmt.Sprintf("its exit status was %d, and the last that it said is %q", e.Code, last))
+	v.AddEvidence(fmt.Sprintf("its exit status was %d, and the last that it said is %q", e.Code, last))
 	v.Advice = []string{}
 	return v
 }
 
 // notBegun is a program that ended before its work; the line that says so is quoted.
-func (e Evidence) notBegun(what, line string) Verdict {
-	v := of(class.UserError, Certain)
-	v.Said = excerpt(line)
+func (e Evidence) notBegun(what, line string) verdict.Verdict {
+	v := verdict.Of(class.UserError, verdict.Certain)
+	v.Said = verdict.Excerpt(line)
 	v.Message = what + ": " + v.Said
-	v.evidence(fmt.Sprintf("its exit status was %d, and it says %q", e.Code, v.Said))
+	v.AddEvidence(fmt.Sprintf("its exit status was %d, and it says %q", e.Code, v.Said))
 	return v
-}
-
-// line is the first line of the worker's words that fits.
-func (e Evidence) line(form *pattern.Pattern) string {
-	for _, text := range [][]byte{e.Stderr, e.Stdout} {
-		for _, v := range lines.Read(text).Voices {
-			for _, line := range v.Lines {
-				if !line.Source && form.MatchString(line.Text) {
-					return line.Text
-				}
-			}
-		}
-	}
-	return ""
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/failure/output"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 )
 
 // RankEvidence is the evidence of one rank.
@@ -37,7 +39,7 @@ type Found struct {
 	Rank    int // NoRank where a host or nobody is the first
 	Host    string
 	At      float64
-	Verdict Verdict
+	Verdict verdict.Verdict
 	// Consequences are the other failures, in their order, the muster's own kills last.
 	Consequences []Consequence
 }
@@ -47,7 +49,7 @@ type Consequence struct {
 	Rank    int
 	Host    string
 	At      float64
-	Verdict Verdict
+	Verdict verdict.Verdict
 }
 
 // tier orders failures by what they can be: of a lower tier is the cause, whatever was
@@ -62,7 +64,7 @@ const (
 	stops         // muster's own
 )
 
-func tierOf(v Verdict) tier {
+func tierOf(v verdict.Verdict) tier {
 	c, _ := class.Find(v.Class)
 	switch {
 	case v.Class == class.Stopped || v.Class == class.None:
@@ -105,9 +107,9 @@ func First(all []RankEvidence, events []Event) (first Found, ok bool) {
 
 // rating tells apart what came at the same time: a host before what it took along, the surer
 // one, and who ended by itself before whom muster has ended.
-func rating(v Verdict) int {
+func rating(v verdict.Verdict) int {
 	c, _ := class.Find(v.Class)
-	rating := 2 * slices.Index([]string{Guess, Likely, Certain}, v.Confidence)
+	rating := 2 * slices.Index([]string{verdict.Guess, verdict.Likely, verdict.Certain}, v.Confidence)
 	if c.Owner == class.Host {
 		rating += 6
 	}
@@ -129,9 +131,9 @@ func failuresOf(all []RankEvidence, events []Event) []Consequence {
 		}
 	}
 	for _, e := range events {
-		v := of(e.Class, Certain)
+		v := verdict.Of(e.Class, verdict.Certain)
 		v.Message, v.Advice = e.Message, e.Advice
-		v.evidence(e.Evidence...)
+		v.AddEvidence(e.Evidence...)
 		failures = append(failures, Consequence{e.Rank, e.Host, e.At, v})
 	}
 	return failures
@@ -142,16 +144,14 @@ func (f *Found) suspect(all []RankEvidence) {
 	if f.Verdict.Class != class.NCCLTimeout {
 		return
 	}
-	seen := []collective{collectiveOf(f.Rank, f.Verdict)}
-	reported := []int{f.Rank}
+	reported, verdicts := []int{f.Rank}, []verdict.Verdict{f.Verdict}
 	for _, c := range f.Consequences {
 		if c.Verdict.Class == class.NCCLTimeout {
-			seen = append(seen, collectiveOf(c.Rank, c.Verdict))
-			reported = append(reported, c.Rank)
+			reported, verdicts = append(reported, c.Rank), append(verdicts, c.Verdict)
 		}
 	}
-	if odd, other := oddOne(withSeq(seen)); odd != nil {
-		f.diverged(*odd, other)
+	if v, ok := output.Diverged(reported, verdicts); ok {
+		f.diverged(v)
 		return
 	}
 	var silent []string
@@ -161,16 +161,15 @@ func (f *Found) suspect(all []RankEvidence) {
 		}
 	}
 	if len(silent) > 0 && len(silent) <= len(all)/2 {
-		f.Verdict.evidence(fmt.Sprintf("rank %s did not report the time-out: look there first", strings.Join(silent, ", ")))
+		f.Verdict.AddEvidence(fmt.Sprintf("rank %s did not report the time-out: look there first", strings.Join(silent, ", ")))
 	}
 }
 
 // diverged makes the verdict of ranks that were in different collectives.
-func (f *Found) diverged(odd, other collective) {
-	v := desyncOf(odd, other)
+func (f *Found) diverged(v verdict.Verdict) {
 	v.Said = f.Verdict.Said
 	v.Evidence = append(v.Evidence, f.Verdict.Evidence...)
-	rank := int(v.Numbers[NumRank])
+	rank := int(v.Numbers[verdict.NumRank])
 	for i, c := range f.Consequences {
 		if c.Rank == rank {
 			f.Consequences[i] = Consequence{f.Rank, f.Host, f.At, f.Verdict}
@@ -179,17 +178,4 @@ func (f *Found) diverged(odd, other collective) {
 		}
 	}
 	f.Verdict = v
-}
-
-func collectiveOf(rank int, v Verdict) collective {
-	op, numel, _ := strings.Cut(v.Collective, " ")
-	c := collective{rank: fmt.Sprint(rank), op: op, numel: numel}
-	if seq, ok := v.Numbers[NumSeq]; ok {
-		c.seq = fmt.Sprintf("%.0f", seq)
-	}
-	return c
-}
-
-func withSeq(seen []collective) []collective {
-	return slices.DeleteFunc(seen, func(c collective) bool { return c.seq == "" || c.op == "" })
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/pattern"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 	"github.com/muster-dev/muster/launcher/plural"
 )
 
@@ -27,16 +28,16 @@ type seenXid struct {
 }
 
 // hardware is the verdict where the driver reported that a GPU of the worker failed.
-func (e Evidence) hardware() (Verdict, bool) {
+func (e Evidence) hardware() (verdict.Verdict, bool) {
 	xids := e.xids()
 	for i := range e.GPUs {
 		if g := &e.GPUs[i]; g.Lost != "" && e.concerns(g) {
-			v := of(class.GPULost, Certain)
+			v := verdict.Of(class.GPULost, verdict.Certain)
 			v.Message = fmt.Sprintf("GPU %d (%s) does not answer any more: %s", g.Index, g.UUID, g.Lost)
 			v.Said, v.Since = g.Lost, g.LostAt
-			v.evidence(v.Message)
+			v.AddEvidence(v.Message)
 			for _, x := range xids {
-				v.evidence(x.words())
+				v.AddEvidence(x.words())
 			}
 			return v, true
 		}
@@ -46,17 +47,17 @@ func (e Evidence) hardware() (Verdict, bool) {
 	}
 	for i := range e.GPUs {
 		if g := &e.GPUs[i]; g.ECC != nil && *g.ECC > 0 && e.concerns(g) {
-			v := of(class.GPUECC, Likely)
+			v := verdict.Of(class.GPUECC, verdict.Likely)
 			v.Message = fmt.Sprintf("memory of GPU %d (%s) had %s that could not be corrected since the attempt began", g.Index, g.UUID, plural.Of(*g.ECC, "error"))
-			v.evidence(v.Message)
+			v.AddEvidence(v.Message)
 			return v, true
 		}
 	}
-	return Verdict{}, false
+	return verdict.Verdict{}, false
 }
 
 // ofHost is whether a verdict is the hardware's, whatever the worker wrote about it.
-func (e Evidence) ofHost(v Verdict) bool {
+func (e Evidence) ofHost(v verdict.Verdict) bool {
 	c, _ := class.Find(v.Class)
 	return c.Owner == class.Host && (v.Restart == class.OtherHost || v.Class == class.GPUECC)
 }
@@ -157,7 +158,7 @@ func severity(v class.XidVerdict) int {
 }
 
 // ofXids is the verdict on Xids: the worst, and of several the first.
-func ofXids(xids []seenXid) (Verdict, bool) {
+func ofXids(xids []seenXid) (verdict.Verdict, bool) {
 	worst := -1
 	for i, x := range xids {
 		rank := severity(x.known.Verdict)
@@ -166,10 +167,10 @@ func ofXids(xids []seenXid) (Verdict, bool) {
 		}
 	}
 	if worst < 0 {
-		return Verdict{}, false
+		return verdict.Verdict{}, false
 	}
 	x := xids[worst]
-	v := of(x.known.Class, Certain)
+	v := verdict.Of(x.known.Class, verdict.Certain)
 	switch x.known.Verdict {
 	case class.XidStop:
 		v.Restart = class.OtherHost
@@ -179,21 +180,21 @@ func ofXids(xids []seenXid) (Verdict, bool) {
 		v.Restart = class.No
 	}
 	contained(&v, xids)
-	v.Numbers[NumXid] = float64(x.Number)
+	v.Numbers[verdict.NumXid] = float64(x.Number)
 	v.Said, v.Since = fmt.Sprintf("Xid %d", x.Number), x.At
 	v.Message = fmt.Sprintf("the driver reported Xid %d of %s: %s", x.Number, x.gpu, x.known.Meaning)
 	if x.by != 0 {
 		v.Message = fmt.Sprintf("the driver reported Xid %d of %s, caused by Xid %d: %s", x.Number, x.gpu, x.by, x.known.Meaning)
 	}
 	for _, x := range xids {
-		v.evidence(x.words())
+		v.AddEvidence(x.words())
 	}
 	return v, true
 }
 
 // contained: the driver keeps an error of memory to the program that met it (Xid 94), and
 // then the device is good for others, until it is reset for the row to be remapped.
-func contained(v *Verdict, xids []seenXid) {
+func contained(v *verdict.Verdict, xids []seenXid) {
 	has := func(number int) bool {
 		return slices.ContainsFunc(xids, func(x seenXid) bool { return x.Number == number })
 	}
@@ -201,13 +202,13 @@ func contained(v *Verdict, xids []seenXid) {
 		return
 	}
 	v.Restart = class.Yes
-	v.note("the error was contained to this program; the GPU wants a reset before the next long job")
+	v.AddNote("the error was contained to this program; the GPU wants a reset before the next long job")
 }
 
 func (x seenXid) words() string {
 	words := fmt.Sprintf("Xid %d of %s", x.Number, x.gpu)
 	if x.Text != "" {
-		words += fmt.Sprintf(" (%s)", excerpt(x.Text))
+		words += fmt.Sprintf(" (%s)", verdict.Excerpt(x.Text))
 	}
 	return words
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/lines"
 	"github.com/muster-dev/muster/launcher/failure/pattern"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
@@ -46,9 +47,9 @@ func (e Evidence) mine(pid string) bool {
 
 // outOfMemory is why a kill is taken to be for want of host memory, "" where nothing says
 // so; evidence and numbers go into v.
-func (e Evidence) outOfMemory(v *Verdict) string {
+func (e Evidence) outOfMemory(v *verdict.Verdict) string {
 	if e.Memory.Limit > 0 {
-		v.Numbers[NumLimit] = float64(e.Memory.Limit)
+		v.Numbers[verdict.NumLimit] = float64(e.Memory.Limit)
 	}
 	if message := e.kernelKill(v); message != "" {
 		return message
@@ -56,16 +57,16 @@ func (e Evidence) outOfMemory(v *Verdict) string {
 	m := e.Memory
 	switch {
 	case m.CgroupGrew():
-		v.Numbers[NumCgroup] = 1
-		v.evidence(fmt.Sprintf("the cgroup's count of kills for want of memory (oom_kill) went %d -> %d", *m.CgroupBefore, *m.CgroupAfter))
+		v.Numbers[verdict.NumCgroup] = 1
+		v.AddEvidence(fmt.Sprintf("the cgroup's count of kills for want of memory (oom_kill) went %d -> %d", *m.CgroupBefore, *m.CgroupAfter))
 		return "the kernel killed it as the memory limit of its cgroup was reached" + limitText(m)
 	case m.HostGrew():
-		v.Confidence = Likely
-		v.evidence(fmt.Sprintf("the host's count of kills for want of memory (oom_kill) went %d -> %d", *m.HostBefore, *m.HostAfter))
+		v.Confidence = verdict.Likely
+		v.AddEvidence(fmt.Sprintf("the host's count of kills for want of memory (oom_kill) went %d -> %d", *m.HostBefore, *m.HostAfter))
 		if said := e.onlyCgroups(); said != "" {
-			v.Numbers[NumCgroup] = 1
-			delete(v.Numbers, NumLimit) // is another cgroup's
-			v.evidence(fmt.Sprintf("the kernel's log says %q", said))
+			v.Numbers[verdict.NumCgroup] = 1
+			delete(v.Numbers, verdict.NumLimit) // is another cgroup's
+			v.AddEvidence(fmt.Sprintf("the kernel's log says %q", said))
 			return "the kernel killed it as the memory limit of a cgroup was reached"
 		}
 		return "the kernel killed it as the host ran out of memory"
@@ -74,7 +75,7 @@ func (e Evidence) outOfMemory(v *Verdict) string {
 }
 
 // kernelKill looks for the kill in the kernel's log.
-func (e Evidence) kernelKill(v *Verdict) string {
+func (e Evidence) kernelKill(v *verdict.Verdict) string {
 	text := e.kernelText()
 	for _, at := range oomKillForm.FindAllStringSubmatchIndex(text, 64) {
 		pid, name := text[at[4]:at[5]], text[at[6]:at[7]]
@@ -82,15 +83,15 @@ func (e Evidence) kernelKill(v *Verdict) string {
 			continue
 		}
 		if len(e.PIDs) == 0 {
-			v.Confidence = Likely
+			v.Confidence = verdict.Likely
 		}
-		v.evidence(fmt.Sprintf("the kernel's log says %q", excerpt(text[at[0]:min(len(text), at[1]+100)])))
+		v.AddEvidence(fmt.Sprintf("the kernel's log says %q", verdict.Excerpt(text[at[0]:min(len(text), at[1]+100)])))
 		if m := oomRSSForm.FindStringSubmatch(text[at[1]:]); m != nil {
-			v.kilobytes(NumTotalVM, m[1])
-			v.kilobytes(NumAnonRSS, m[2])
+			kilobytes(v, verdict.NumTotalVM, m[1])
+			kilobytes(v, verdict.NumAnonRSS, m[2])
 		}
 		if text[at[2]] == 'M' || e.constraint(pid) == "CONSTRAINT_MEMCG" {
-			v.Numbers[NumCgroup] = 1
+			v.Numbers[verdict.NumCgroup] = 1
 			return fmt.Sprintf("the kernel killed it (%s, pid %s) as the memory limit of its cgroup was reached%s", name, pid, limitText(e.Memory))
 		}
 		return fmt.Sprintf("the kernel killed it (%s, pid %s) as the host ran out of memory", name, pid)
@@ -106,7 +107,7 @@ func (e Evidence) onlyCgroups() (said string) {
 		if text[at[2]] != 'M' {
 			return ""
 		}
-		said = excerpt(text[at[0]:min(len(text), at[1]+100)])
+		said = verdict.Excerpt(text[at[0]:min(len(text), at[1]+100)])
 	}
 	return said
 }
@@ -121,7 +122,7 @@ func (e Evidence) constraint(pid string) string {
 	return ""
 }
 
-func (v *Verdict) kilobytes(name, text string) {
+func kilobytes(v *verdict.Verdict, name, text string) {
 	n, _ := strconv.ParseFloat(text, 64)
 	v.Numbers[name] = n * 1024
 }
@@ -140,7 +141,7 @@ func limitText(m evidence.Memory) string {
 // killedInCgroup is whether a process of the job was killed for want of memory, though the
 // rank ended by itself.
 func (e Evidence) killedInCgroup() bool {
-	scratch := of(class.OOMHost, Likely)
+	scratch := verdict.Of(class.OOMHost, verdict.Likely)
 	return e.Memory.CgroupGrew() || len(e.PIDs) > 0 && e.kernelKill(&scratch) != ""
 }
 
@@ -148,32 +149,32 @@ func (e Evidence) killedInCgroup() bool {
 var ofKills = []string{"is killed by signal: Killed", "exited unexpectedly with signal 9"}
 
 // weighHostMemory: counters make certain what a worker's words leave open.
-func (e Evidence) weighHostMemory(v *Verdict) {
+func (e Evidence) weighHostMemory(v *verdict.Verdict) {
 	killed := slices.Contains(ofKills, v.Phrase)
-	checked := of(class.OOMHost, Certain)
+	checked := verdict.Of(class.OOMHost, verdict.Certain)
 	if message := e.outOfMemory(&checked); message != "" {
-		keepNumbers(v, checked)
+		v.KeepNumbers(checked)
 		v.Evidence = append(v.Evidence, checked.Evidence...)
 		v.Confidence = checked.Confidence
-		if checked.Confidence == Certain {
+		if checked.Confidence == verdict.Certain {
 			v.Restart = class.No
 		}
 		return
 	}
 	if !killed {
-		v.adviseRefused()
+		adviseRefused(v)
 	}
 	if !e.Memory.Unchanged() {
 		return
 	}
 	const still = "the kernel's counters of kills for want of memory did not change"
 	if killed {
-		v.become(class.KilledUnknown, Likely, "a process that it had started was killed by SIGKILL; the kernel counted no kill for want of memory, so a user, a scheduler or another program did it")
+		v.Become(class.KilledUnknown, verdict.Likely, "a process that it had started was killed by SIGKILL; the kernel counted no kill for want of memory, so a user, a scheduler or another program did it")
 		v.Advice = []string{askWho}
-		v.evidence(still)
-	} else if v.Confidence == Likely {
-		v.Confidence = Guess
-		v.evidence(still)
+		v.AddEvidence(still)
+	} else if v.Confidence == verdict.Likely {
+		v.Confidence = verdict.Guess
+		v.AddEvidence(still)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/failure/output"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 )
 
 // sample is a real tail of a failure with its right answer, from public reports. Sizes are
@@ -86,7 +88,7 @@ func (s sample) evidence(text string) Evidence {
 	return e
 }
 
-func (s sample) check(t *testing.T, v Verdict) {
+func (s sample) check(t *testing.T, v verdict.Verdict) {
 	t.Helper()
 	want := s.Class
 	if other := otherwise[s.Name[:3]]; other != "" {
@@ -98,17 +100,17 @@ func (s sample) check(t *testing.T, v Verdict) {
 	if restart := strings.ReplaceAll(s.Restart, "other-node", "other-host"); string(v.Restart) != restart {
 		t.Errorf("restart %q, want %q", v.Restart, restart)
 	}
-	if s.GPU != nil && v.Numbers[NumGPU] != *s.GPU {
+	if s.GPU != nil && v.Numbers[verdict.NumGPU] != *s.GPU {
 		t.Errorf("gpu %v, want %v", v.Numbers, *s.GPU)
 	}
-	if rank, ok := v.Numbers[NumRank]; s.Rank != nil && (!ok || rank != *s.Rank) {
+	if rank, ok := v.Numbers[verdict.NumRank]; s.Rank != nil && (!ok || rank != *s.Rank) {
 		t.Errorf("rank %v, want %v", v.Numbers, *s.Rank)
 	}
 	for name, n := range s.Numbers {
 		if name == "tried" {
-			name = NumRequested
+			name = verdict.NumRequested
 		}
-		if got, ok := v.Numbers[name]; !ok || math.Abs(got-n) > slack {
+		if got, ok := v.Numbers[name]; !ok || math.Abs(got-n) > output.Slack {
 			t.Errorf("%s is %v (%v), want %v", name, got, ok, n)
 		}
 	}
@@ -216,7 +218,7 @@ func TestInterleavedRanksAreReadApart(t *testing.T) {
 		t.Run(s.Name, func(t *testing.T) {
 			v := Classify(s.evidence(strings.Join(out, "\n")))
 			s.check(t, v)
-			if s.Rank == nil && v.Numbers[NumRank] != 4 {
+			if s.Rank == nil && v.Numbers[verdict.NumRank] != 4 {
 				t.Errorf("rank %v, want 4", v.Numbers)
 			}
 		})

@@ -4,7 +4,9 @@ import (
 	"fmt"
 
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/failure/output"
 	"github.com/muster-dev/muster/launcher/failure/pattern"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 )
 
 // askWho is for signals that somebody sends. The kernel's own kills for want of memory are
@@ -26,8 +28,8 @@ var sentSignals = map[string]struct {
 }
 
 // ofSent is the verdict on such a signal.
-func (e Evidence) ofSent(signal, confidence string) Verdict {
-	v := of(class.KilledUnknown, worst(confidence, Likely))
+func (e Evidence) ofSent(signal, confidence string) verdict.Verdict {
+	v := verdict.Of(class.KilledUnknown, verdict.Worst(confidence, verdict.Likely))
 	v.Said = signal
 	v.Advice = []string{askWho}
 	known := sentSignals[signal]
@@ -38,7 +40,7 @@ func (e Evidence) ofSent(signal, confidence string) Verdict {
 		v.Message = fmt.Sprintf("it was killed by %s, which muster did not send: a user, a scheduler or the program itself did", signal)
 		e.bySlurm(&v, signal)
 	}
-	if confidence == Guess {
+	if confidence == verdict.Guess {
 		v.Message = "perhaps " + v.Message
 	}
 	return v
@@ -48,12 +50,12 @@ func (e Evidence) ofSent(signal, confidence string) Verdict {
 var cancelled = pattern.New(`slurmstepd: error: \*\*\* .{1,200} CANCELLED AT `)
 
 // bySlurm says that it was Slurm, where it has said so itself.
-func (e Evidence) bySlurm(v *Verdict, signal string) {
-	line := e.line(cancelled)
+func (e Evidence) bySlurm(v *verdict.Verdict, signal string) {
+	line := output.Line(&e.Worker, cancelled)
 	if line == "" {
 		return
 	}
 	v.Message = fmt.Sprintf("it was killed by %s as Slurm cancelled the job", signal)
-	v.evidence(fmt.Sprintf("it says %q", excerpt(line)))
+	v.AddEvidence(fmt.Sprintf("it says %q", verdict.Excerpt(line)))
 	v.Advice = []string{"ask Slurm why: sacct -j JOB, and whoever ran scancel"}
 }

@@ -6,10 +6,11 @@ import (
 
 	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 )
 
 // advised is what the user is told to change.
-func advised(v Verdict) string {
+func advised(v verdict.Verdict) string {
 	if v.Advice == nil {
 		c, _ := class.Find(v.Class)
 		v.Advice = c.Advice

@@ -6,12 +6,13 @@ import (
 
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/pattern"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 )
 
 // Signature is what makes two failures the same: the class, the exception's type with the
 // innermost frame of the user's own, and the words that decided without what changes from
 // one attempt to the next.
-func Signature(v Verdict, e Evidence) string {
+func Signature(v verdict.Verdict, e Evidence) string {
 	parts := []string{v.Class}
 	if v.Exception != "" {
 		parts = append(parts, v.Exception)
@@ -19,7 +20,7 @@ func Signature(v Verdict, e Evidence) string {
 	if v.Where != "" {
 		parts = append(parts, v.Where)
 	}
-	if xid, ok := v.Numbers[NumXid]; ok {
+	if xid, ok := v.Numbers[verdict.NumXid]; ok {
 		parts = append(parts, fmt.Sprintf("xid %.0f", xid))
 	}
 	if signal, _, _ := e.killer(); signal != "" && v.Exception == "" {

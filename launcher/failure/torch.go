@@ -5,13 +5,14 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/observe"
 )
 
 // addTorch gives a verdict about GPU memory the numbers that torch itself has told, where
 // the text of the error had none, and says whence they are.
-func (e Evidence) addTorch(v *Verdict) {
+func (e Evidence) addTorch(v *verdict.Verdict) {
 	if !strings.HasPrefix(v.Class, "oom.") || v.Class == class.OOMHost || v.Class == class.OOMShm {
 		return
 	}
@@ -24,27 +25,27 @@ func (e Evidence) addTorch(v *Verdict) {
 			v.Numbers[name] = float64(n)
 		}
 	}
-	if _, told := v.Numbers[NumAllocated]; !told {
-		v.evidence(fmt.Sprintf("torch itself told, %.1f s before the end, of %s in tensors and %s held on its cuda:%d", max(0, e.Age-t.At), text.Size(t.Allocated, 2), text.Size(t.Reserved, 2), t.Device))
-		add(NumAllocated, t.Allocated)
-		add(NumReserved, t.Reserved)
-		add(NumUnallocated, t.Reserved-min(t.Allocated, t.Reserved))
+	if _, told := v.Numbers[verdict.NumAllocated]; !told {
+		v.AddEvidence(fmt.Sprintf("torch itself told, %.1f s before the end, of %s in tensors and %s held on its cuda:%d", max(0, e.Age-t.At), text.Size(t.Allocated, 2), text.Size(t.Reserved, 2), t.Device))
+		add(verdict.NumAllocated, t.Allocated)
+		add(verdict.NumReserved, t.Reserved)
+		add(verdict.NumUnallocated, t.Reserved-min(t.Allocated, t.Reserved))
 	}
 	if t.LargestFree != nil {
-		add(NumLargestFree, *t.LargestFree)
+		add(verdict.NumLargestFree, *t.LargestFree)
 	}
 	if f := t.OOM; f != nil {
-		add(NumRequested, f.Requested)
-		add(NumTotal, f.Total)
-		add(NumFree, f.Free)
+		add(verdict.NumRequested, f.Requested)
+		add(verdict.NumTotal, f.Total)
+		add(verdict.NumFree, f.Free)
 	}
 }
 
 // torchOf is what torch told of the device that a verdict is about: of the process that
 // held most of it. nil where that is not known.
-func (e Evidence) torchOf(v Verdict) *observe.TorchDevice {
+func (e Evidence) torchOf(v verdict.Verdict) *observe.TorchDevice {
 	device, named := -1, false
-	if n, ok := v.Numbers[NumGPU]; ok {
+	if n, ok := v.Numbers[verdict.NumGPU]; ok {
 		device, named = int(n), true
 	} else if g := e.failing(v); g != nil && g.Seen >= 0 {
 		device, named = g.Seen, true

@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 	"github.com/muster-dev/muster/launcher/observe"
 )
 
@@ -32,8 +33,8 @@ func TestTorchsOwnNumbersAreThereWhereTheErrorHasNone(t *testing.T) {
 	e = reported(e, torchSaw())
 	v := Classify(e)
 	for name, want := range map[string]float64{
-		NumAllocated: 60 << 30, NumReserved: 70 << 30, NumUnallocated: 10 << 30, NumLargestFree: 512 << 20,
-		NumDeviceUsed: 79 << 30, NumDeviceTotal: card, NumRequested: 2 << 30, NumFree: 1 << 30,
+		verdict.NumAllocated: 60 << 30, verdict.NumReserved: 70 << 30, verdict.NumUnallocated: 10 << 30, verdict.NumLargestFree: 512 << 20,
+		verdict.NumDeviceUsed: 79 << 30, verdict.NumDeviceTotal: card, verdict.NumRequested: 2 << 30, verdict.NumFree: 1 << 30,
 	} {
 		if v.Numbers[name] != want {
 			t.Errorf("%s is %.0f, want %.0f", name, v.Numbers[name], want)
@@ -48,7 +49,7 @@ func TestTheErrorsOwnNumbersStandBeforeTorchs(t *testing.T) {
 	e := onGPU(full80("0"), func([]GPU) {})
 	e = reported(e, torchSaw())
 	v := Classify(e)
-	if v.Numbers[NumAllocated] != 70<<30 || v.Numbers[NumRequested] != 2<<30 || strings.Contains(strings.Join(v.Evidence, "\n"), "torch itself") {
+	if v.Numbers[verdict.NumAllocated] != 70<<30 || v.Numbers[verdict.NumRequested] != 2<<30 || strings.Contains(strings.Join(v.Evidence, "\n"), "torch itself") {
 		t.Errorf("%+v", v)
 	}
 }
@@ -60,13 +61,13 @@ func TestNumbersOfADeviceThatIsNotTheFailedOneAreNotTaken(t *testing.T) {
 	other = reported(other, torchSaw()[2:])
 	host := reported(Evidence{Signal: "SIGKILL", Worker: evidence.Worker{Memory: evidence.Memory{CgroupBefore: count(0), CgroupAfter: count(1)}}}, torchSaw()[:1])
 	for name, e := range map[string]Evidence{"several": several, "another": other, "the host's memory": host} {
-		if v := Classify(e); v.Numbers[NumAllocated] != 0 {
+		if v := Classify(e); v.Numbers[verdict.NumAllocated] != 0 {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}
 	alone := wrote(noNumbers)
 	alone = reported(alone, torchSaw()[:2])
-	if v := Classify(alone); v.Numbers[NumAllocated] != 60<<30 {
+	if v := Classify(alone); v.Numbers[verdict.NumAllocated] != 60<<30 {
 		t.Errorf("one device only: %+v", v)
 	}
 }

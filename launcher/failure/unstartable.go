@@ -4,7 +4,9 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/failure/output"
 	"github.com/muster-dev/muster/launcher/failure/pattern"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 )
 
 // unstartable is what shells, the loader and the kernel say of a program that could not
@@ -31,31 +33,31 @@ var unstartables = []unstartable{
 }
 
 // notBegunBy finds what kept the program from beginning, in the worker's words.
-func (e Evidence) notBegunBy() (Verdict, bool) {
+func (e Evidence) notBegunBy() (verdict.Verdict, bool) {
 	if e.Code != 126 && e.Code != 127 && e.Code != 2 {
-		return Verdict{}, false
+		return verdict.Verdict{}, false
 	}
 	for _, u := range unstartables {
-		if line := e.line(u.form); line != "" {
+		if line := output.Line(&e.Worker, u.form); line != "" {
 			v := e.notBegun(u.what, line)
 			v.Advice = u.advice
 			return v, true
 		}
 	}
-	return Verdict{}, false
+	return verdict.Verdict{}, false
 }
 
 // notStarted: there was no worker.
-func (e Evidence) notStarted() Verdict {
-	v := of(class.Start, Certain)
+func (e Evidence) notStarted() verdict.Verdict {
+	v := verdict.Of(class.Start, verdict.Certain)
 	v.Message = "the program could not be started: " + e.Start
-	v.evidence("its host says: " + e.Start)
+	v.AddEvidence("its host says: " + e.Start)
 	if !strings.Contains(e.Start, "exec") { // a folder or a limit, not the program
 		return v
 	}
 	for _, u := range unstartables {
 		if u.advice != nil && u.form.MatchString(e.Start) {
-			v.evidence(u.what)
+			v.AddEvidence(u.what)
 			v.Advice = u.advice
 			break
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/failure"
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 	"github.com/muster-dev/muster/launcher/plural"
 )
 
@@ -62,7 +63,7 @@ func (d *decider) decide() {
 // ladder are the rules that name most of the class, in the file's order.
 func (d *decider) ladder() []int {
 	names := []string{d.verdict.Class}
-	if xid, ok := d.verdict.Numbers[failure.NumXid]; ok {
+	if xid, ok := d.verdict.Numbers[verdict.NumXid]; ok {
 		names = append(names, fmt.Sprintf("%s.%.0f", class.GPUXid, xid))
 	}
 	longest := ""

@@ -13,7 +13,7 @@ import (
 	"github.com/muster-dev/muster/launcher/failure/progress"
 )
 
-func verdict(name string) failure.Verdict {
+func verdictOf(name string) failure.Verdict {
 	c, ok := class.Find(name)
 	if !ok {
 		panic(name)
@@ -140,7 +140,7 @@ func torch(version string) func(*History, *failure.Verdict) {
 func TestDecisions(t *testing.T) {
 	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
-			v := verdict(r.class)
+			v := verdictOf(r.class)
 			h := History{Past: r.past, Failed: failed(r.class, 20, 25), Host: "gpu07"}
 			if r.failed != nil {
 				h.Failed = *r.failed
@@ -194,7 +194,7 @@ func TestTheBudgetIsNeverExceeded(t *testing.T) {
 				h.Failed.Steps = at(r.IntN(50))
 			}
 			now = h.Failed.Ended
-			d := Decide(h, verdict(name), rules, now)
+			d := Decide(h, verdictOf(name), rules, now)
 			check(t, d)
 			if !d.Restart {
 				break
@@ -230,7 +230,7 @@ func anyRules(r *rand.Rand) *Rules {
 
 func TestWithoutABlockNothingIsEverRestarted(t *testing.T) {
 	for _, c := range class.Classes {
-		if d := Decide(History{Failed: failed(c.Name, 0, 1)}, verdict(c.Name), nil, 1); d.Restart || d.Reason == "" {
+		if d := Decide(History{Failed: failed(c.Name, 0, 1)}, verdictOf(c.Name), nil, 1); d.Restart || d.Reason == "" {
 			t.Errorf("%s: %+v", c.Name, d)
 		}
 	}

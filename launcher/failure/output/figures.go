@@ -1,4 +1,4 @@
-package failure
+package output
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/pattern"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
@@ -26,8 +27,8 @@ type figures struct {
 const (
 	mib = 1 << 20
 	gib = 1 << 30
-	// slack is what two decimals of a GiB leave open.
-	slack = gib / 200
+	// Slack is what two decimals of a GiB leave open.
+	Slack = gib / 200
 )
 
 // A size, before or after the words that say what it is of.
@@ -43,16 +44,16 @@ var sized = []struct {
 	before bool // the size stands before the words
 	words  []string
 }{
-	{NumRequested, false, []string{"Tried to allocate ", "rying to allocate ", "Failed to allocate request for ", "allocating "}},
-	{NumTotal, false, []string{"total capacity of ", "total capacty of "}},
-	{NumTotal, true, []string{" total capacity;"}},
-	{NumFree, true, []string{" is free", " free;"}},
-	{NumAllocated, true, []string{" already allocated", " is allocated by PyTorch"}},
-	{NumUnallocated, true, []string{" is reserved by PyTorch but unallocated"}},
-	{NumReserved, true, []string{" reserved in total"}},
-	{NumCached, true, []string{" cached"}},
-	{NumSelf, false, []string{"this process has "}},
-	{NumAllowed, true, []string{" allowed"}},
+	{verdict.NumRequested, false, []string{"Tried to allocate ", "rying to allocate ", "Failed to allocate request for ", "allocating "}},
+	{verdict.NumTotal, false, []string{"total capacity of ", "total capacty of "}},
+	{verdict.NumTotal, true, []string{" total capacity;"}},
+	{verdict.NumFree, true, []string{" is free", " free;"}},
+	{verdict.NumAllocated, true, []string{" already allocated", " is allocated by PyTorch"}},
+	{verdict.NumUnallocated, true, []string{" is reserved by PyTorch but unallocated"}},
+	{verdict.NumReserved, true, []string{" reserved in total"}},
+	{verdict.NumCached, true, []string{" cached"}},
+	{verdict.NumSelf, false, []string{"this process has "}},
+	{verdict.NumAllowed, true, []string{" allowed"}},
 }
 
 // longestSize is more than a size takes.
@@ -100,7 +101,7 @@ func readFigures(text string) figures {
 	for _, form := range []*pattern.Pattern{oldDeviceForm, newDeviceForm, deviceForm} {
 		if m := form.FindStringSubmatch(text); m != nil {
 			n, _ := strconv.Atoi(m[1])
-			f.n[NumGPU] = float64(n)
+			f.n[verdict.NumGPU] = float64(n)
 			break
 		}
 	}
@@ -117,7 +118,7 @@ func readFigures(text string) figures {
 // shape is TensorFlow's way of saying how much was asked for.
 func (f *figures) shape(text string) {
 	m := shapeForm.FindStringSubmatch(text)
-	if _, known := f.n[NumRequested]; known || m == nil {
+	if _, known := f.n[verdict.NumRequested]; known || m == nil {
 		return
 	}
 	size := widths[m[2]]
@@ -129,7 +130,7 @@ func (f *figures) shape(text string) {
 		size *= n
 	}
 	if size > 0 && size < 1<<60 {
-		f.n[NumRequested] = size
+		f.n[verdict.NumRequested] = size
 	}
 }
 
@@ -146,8 +147,8 @@ func bytesOf(number, unit string) float64 {
 // dropBogus throws away what no device can hold: where the driver does not know a
 // process's memory (WSL, WDDM), it says 2^64 - 1.
 func (f *figures) dropBogus() {
-	total, known := f.n[NumTotal]
-	for _, name := range []string{NumSelf, NumFree, NumAllocated, NumReserved} {
+	total, known := f.n[verdict.NumTotal]
+	for _, name := range []string{verdict.NumSelf, verdict.NumFree, verdict.NumAllocated, verdict.NumReserved} {
 		if size := f.n[name]; known && size > 4*total || size >= 1<<60 {
 			delete(f.n, name)
 			f.bogus = true
@@ -163,19 +164,19 @@ func (f *figures) dropBogus() {
 
 // complete adds what follows from other numbers.
 func (f *figures) complete() {
-	allocated, known := f.n[NumAllocated]
+	allocated, known := f.n[verdict.NumAllocated]
 	if !known {
 		return
 	}
-	if reserved, ok := f.n[NumReserved]; ok {
+	if reserved, ok := f.n[verdict.NumReserved]; ok {
 		f.old = true
-		f.n[NumUnallocated] = max(0, reserved-allocated)
-	} else if cached, ok := f.n[NumCached]; ok {
+		f.n[verdict.NumUnallocated] = max(0, reserved-allocated)
+	} else if cached, ok := f.n[verdict.NumCached]; ok {
 		f.old = true
-		f.n[NumUnallocated] = cached
-		f.n[NumReserved] = allocated + cached
-	} else if unallocated, ok := f.n[NumUnallocated]; ok {
-		f.n[NumReserved] = allocated + unallocated
+		f.n[verdict.NumUnallocated] = cached
+		f.n[verdict.NumReserved] = allocated + cached
+	} else if unallocated, ok := f.n[verdict.NumUnallocated]; ok {
+		f.n[verdict.NumReserved] = allocated + unallocated
 	}
 	f.findSelf()
 }
@@ -190,19 +191,19 @@ const (
 // findSelf tells which of the processes is the failing one: within a pid namespace
 // PyTorch does not find its own pid among the host's, and lists itself with the others.
 func (f *figures) findSelf() {
-	if _, known := f.n[NumSelf]; known {
+	if _, known := f.n[verdict.NumSelf]; known {
 		return
 	}
-	reserved := f.n[NumReserved]
+	reserved := f.n[verdict.NumReserved]
 	self, best := 0, math.Inf(1)
 	for pid, size := range f.processes {
 		beyond := size - reserved
-		if beyond >= -slack && beyond <= 2*gib && (beyond < best || beyond == best && pid < self) {
+		if beyond >= -Slack && beyond <= 2*gib && (beyond < best || beyond == best && pid < self) {
 			self, best = pid, beyond
 		}
 	}
 	if self != 0 {
-		f.n[NumSelf] = f.processes[self]
+		f.n[verdict.NumSelf] = f.processes[self]
 		f.n[fmt.Sprintf("process_%d", self)] = f.processes[self]
 		delete(f.processes, self)
 	}
@@ -221,9 +222,9 @@ func (f figures) others() float64 {
 // is neither free nor the allocator's, less one context. Large jobs on large cards have
 // large contexts.
 func (f figures) unaccounted() float64 {
-	total, okTotal := f.n[NumTotal]
-	free, okFree := f.n[NumFree]
-	reserved, okReserved := f.n[NumReserved]
+	total, okTotal := f.n[verdict.NumTotal]
+	free, okFree := f.n[verdict.NumFree]
+	reserved, okReserved := f.n[verdict.NumReserved]
 	if !f.old || !okTotal || !okFree || !okReserved {
 		return 0
 	}
@@ -232,7 +233,7 @@ func (f figures) unaccounted() float64 {
 }
 
 // into puts the figures where the report has them.
-func (f figures) into(v *Verdict) {
+func (f figures) into(v *verdict.Verdict) {
 	for name, n := range f.n {
 		v.Numbers[name] = n
 	}
@@ -240,7 +241,7 @@ func (f figures) into(v *Verdict) {
 		v.Numbers[fmt.Sprintf("process_%d", pid)] = size
 	}
 	if others := f.others(); others > 0 {
-		v.Numbers[NumOthers] = others
+		v.Numbers[verdict.NumOthers] = others
 	}
 }
 
@@ -254,90 +255,90 @@ const (
 )
 
 // oomOf is the verdict on an allocator's message by its figures alone.
-func oomOf(f figures) Verdict {
+func oomOf(f figures) verdict.Verdict {
 	v := oomClass(f)
 	f.into(&v)
 	return v
 }
 
-func oomClass(f figures) Verdict {
-	requested, asked := f.n[NumRequested]
-	total, sized := f.n[NumTotal]
-	if allowed, ok := f.n[NumAllowed]; ok && sized {
+func oomClass(f figures) verdict.Verdict {
+	requested, asked := f.n[verdict.NumRequested]
+	total, sized := f.n[verdict.NumTotal]
+	if allowed, ok := f.n[verdict.NumAllowed]; ok && sized {
 		total = min(total, allowed)
 	}
-	free, pool, others := f.n[NumFree], f.n[NumUnallocated], f.others()+f.unaccounted()
+	free, pool, others := f.n[verdict.NumFree], f.n[verdict.NumUnallocated], f.others()+f.unaccounted()
 	switch {
 	case !asked:
-		return of(class.OOMUnknown, Likely)
+		return verdict.Of(class.OOMUnknown, verdict.Likely)
 	case !sized: // JAX and TensorFlow name no device's size
-		v := of(class.OOMCapacity, Likely)
+		v := verdict.Of(class.OOMCapacity, verdict.Likely)
 		v.Message = fmt.Sprintf("the GPU has no %s left for what the program wants", text.Size(requested, 2))
 		return v
 	case requested > absurd*total:
-		v := of(class.UserError, Likely)
+		v := verdict.Of(class.UserError, verdict.Likely)
 		v.Message = fmt.Sprintf("the program asked for %s on a GPU of %s: a wrong shape rather than a lack of memory, it never fits", text.Size(requested, 2), text.Size(total, 2))
 		return v
 	case requested > total:
-		v := of(class.OOMCapacity, Certain)
+		v := verdict.Of(class.OOMCapacity, verdict.Certain)
 		v.Message = fmt.Sprintf("the program asked for %s in one piece on a GPU of %s: that never fits", text.Size(requested, 2), text.Size(total, 2))
 		return v
 	case f.bogus && free >= requested:
-		v := of(class.OOMUnknown, Guess)
+		v := verdict.Of(class.OOMUnknown, verdict.Guess)
 		v.Message = fmt.Sprintf("the driver refused %s although it says that %s are free: a limit of the driver or of a virtual machine", text.Size(requested, 2), text.Size(free, 2))
 		return v
-	case pool+slack >= requested && pool >= requested-slack && pool >= total/leastPool:
+	case pool+Slack >= requested && pool >= requested-Slack && pool >= total/leastPool:
 		return fragmented(f, requested, pool, total, others)
-	case others > 0 && free+others+slack >= requested && others > slack:
+	case others > 0 && free+others+Slack >= requested && others > Slack:
 		return foreign(f, requested, free, others)
 	}
 	return full(requested, free, pool, total, f)
 }
 
-func fragmented(f figures, requested, pool, total, others float64) Verdict {
-	v := of(class.OOMFragmentation, Likely)
+func fragmented(f figures, requested, pool, total, others float64) verdict.Verdict {
+	v := verdict.Of(class.OOMFragmentation, verdict.Likely)
 	v.Message = fmt.Sprintf("%s is fragmented: the allocator holds %s that nothing uses, but not %s in one piece", f.device("memory of the GPU", "memory of GPU %d"), text.Size(pool, 2), text.Size(requested, 2))
 	if pool < total/20 {
-		v.note(fmt.Sprintf("only %.0f %% of the GPU lie free in the pool: what helps for now may not help for long", 100*pool/total))
+		v.AddNote(fmt.Sprintf("only %.0f %% of the GPU lie free in the pool: what helps for now may not help for long", 100*pool/total))
 	}
 	if others >= requested {
-		v.note(fmt.Sprintf("other processes hold %s of the same GPU", text.Size(others, 2)))
+		v.AddNote(fmt.Sprintf("other processes hold %s of the same GPU", text.Size(others, 2)))
 	}
 	return v
 }
 
-func foreign(f figures, requested, free, others float64) Verdict {
-	v := of(class.OOMForeign, Likely)
+func foreign(f figures, requested, free, others float64) verdict.Verdict {
+	v := verdict.Of(class.OOMForeign, verdict.Likely)
 	v.Message = fmt.Sprintf("%s is used by somebody else too: other processes hold %s, %s are free, and %s were wanted",
 		f.device("the GPU", "GPU %d"), text.Size(others, 2), text.Size(free, 2), text.Size(requested, 2))
 	if f.others() == 0 {
-		v.Confidence = Guess
-		v.note("this version of PyTorch names no other processes: theirs is what is neither free nor its own, less one context")
+		v.Confidence = verdict.Guess
+		v.AddNote("this version of PyTorch names no other processes: theirs is what is neither free nor its own, less one context")
 	}
 	for _, pid := range slices.Sorted(maps.Keys(f.processes)) {
-		v.evidence(fmt.Sprintf("process %d has %s", pid, text.Size(f.processes[pid], 2)))
+		v.AddEvidence(fmt.Sprintf("process %d has %s", pid, text.Size(f.processes[pid], 2)))
 	}
 	return v
 }
 
 // full is a device that is simply too small for the program. Where what is free and what
 // the pool holds would do together, one setting may still help.
-func full(requested, free, pool, total float64, f figures) Verdict {
-	v := of(class.OOMCapacity, Certain)
+func full(requested, free, pool, total float64, f figures) verdict.Verdict {
+	v := verdict.Of(class.OOMCapacity, verdict.Certain)
 	v.Message = fmt.Sprintf("%s is too small for the program: it wanted %s more, with %s of %s free", f.device("the GPU", "GPU %d"), text.Size(requested, 2), text.Size(free, 2), text.Size(total, 2))
-	if allocated, known := f.n[NumAllocated]; known {
+	if allocated, known := f.n[verdict.NumAllocated]; known {
 		v.Message += fmt.Sprintf(" and %s in its tensors", text.Size(allocated, 2))
 	}
-	if pool+free+slack >= requested && pool > slack && free > slack {
-		v.Restart, v.Confidence = class.WithConfig, Likely
-		v.note(fmt.Sprintf("%s in the pool and %s free would do together: expandable_segments may get by with that", text.Size(pool, 2), text.Size(free, 2)))
+	if pool+free+Slack >= requested && pool > Slack && free > Slack {
+		v.Restart, v.Confidence = class.WithConfig, verdict.Likely
+		v.AddNote(fmt.Sprintf("%s in the pool and %s free would do together: expandable_segments may get by with that", text.Size(pool, 2), text.Size(free, 2)))
 	}
 	return v
 }
 
 // device names the device where the message does.
 func (f figures) device(without, with string) string {
-	if gpu, ok := f.n[NumGPU]; ok {
+	if gpu, ok := f.n[verdict.NumGPU]; ok {
 		return fmt.Sprintf(with, int(gpu))
 	}
 	return without

@@ -1,4 +1,4 @@
-package failure
+package output
 
 import (
 	"slices"
@@ -7,21 +7,22 @@ import (
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/lines"
 	"github.com/muster-dev/muster/launcher/failure/progress"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 )
 
 type voice = *lines.Voice
 
 // hit is a phrase that was found.
-type hit struct {
+type Hit struct {
 	*phrase
 	place      int // in the voice's Flat
 	at         int // line
 	of         int // rank that the line names, lines.NoRank for none
-	verdict    Verdict
+	Verdict    verdict.Verdict
 	figures    figures
 	collective collective
 	// survived is why the program is taken to have gone on after it; "" if it has not.
-	survived string
+	Survived string
 }
 
 // maxHits bounds how often a phrase is looked at in one voice: the first and the last
@@ -29,22 +30,22 @@ type hit struct {
 const maxHits = 32
 
 // hitsIn finds all phrases of a voice, in their order.
-func hitsIn(v voice) []hit {
-	var hits []hit
+func hitsIn(v voice) []Hit {
+	var hits []Hit
 	for i := range phrases {
 		p := &phrases[i]
 		for _, text := range p.any {
 			for _, place := range places(v.Flat, text) {
 				if h, ok := p.at(v, place); ok {
-					h.verdict.Phrase = text
-					h.verdict.Said = excerpt(v.Around(place, len(text)))
+					h.Verdict.Phrase = text
+					h.Verdict.Said = verdict.Excerpt(v.Around(place, len(text)))
 					hits = append(hits, h)
 				}
 			}
 		}
 	}
-	slices.SortStableFunc(hits, func(a, b hit) int { return a.place - b.place })
-	return slices.CompactFunc(hits, func(a, b hit) bool { return a.place == b.place })
+	slices.SortStableFunc(hits, func(a, b Hit) int { return a.place - b.place })
+	return slices.CompactFunc(hits, func(a, b Hit) bool { return a.place == b.place })
 }
 
 func places(flat, text string) []int {
@@ -64,59 +65,45 @@ func places(flat, text string) []int {
 }
 
 // at makes a hit of the phrase, if its form fits.
-func (p *phrase) at(v voice, place int) (hit, bool) {
+func (p *phrase) at(v voice, place int) (Hit, bool) {
 	line := v.LineAt(place)
-	h := hit{phrase: p, place: place, at: line.At, of: line.Rank}
+	h := Hit{phrase: p, place: place, at: line.At, of: line.Rank}
 	var m []string
 	if p.form != nil {
 		if m = p.form.FindStringSubmatch(v.Near(place, reach)); m == nil {
 			return h, false
 		}
 	}
-	h.verdict = of(p.class, Certain)
+	h.Verdict = verdict.Of(p.class, verdict.Certain)
 	if p.restart != "" {
-		h.verdict.Restart = p.restart
+		h.Verdict.Restart = p.restart
 	}
 	if p.sure != "" {
-		h.verdict.Confidence = p.sure
+		h.Verdict.Confidence = p.sure
 	}
-	h.verdict.Message = p.says
+	h.Verdict.Message = p.says
 	if p.read != nil {
 		p.read(&h, v, m)
 	}
-	if c, _ := class.Find(h.verdict.Class); h.verdict.Message == "" {
-		h.verdict.Message = c.Meaning
+	if c, _ := class.Find(h.Verdict.Class); h.Verdict.Message == "" {
+		h.Verdict.Message = c.Meaning
 	}
-	if _, told := h.verdict.Numbers[NumRank]; !told && h.of != lines.NoRank {
-		h.verdict.Numbers[NumRank] = float64(h.of)
+	if _, told := h.Verdict.Numbers[verdict.NumRank]; !told && h.of != lines.NoRank {
+		h.Verdict.Numbers[verdict.NumRank] = float64(h.of)
 	}
 	return h, true
-}
-
-// excerpt is a text short enough for one line of evidence.
-func excerpt(text string) string {
-	const longest = 160
-	text = strings.TrimSpace(text)
-	if len(text) <= longest {
-		return text
-	}
-	cut := text[:longest]
-	if at := strings.LastIndexByte(cut, ' '); at > longest/2 {
-		cut = cut[:at]
-	}
-	return strings.ToValidUTF8(cut, "") + " ..."
 }
 
 // findSurvived marks what the program has said and then gone on from: a handler caught it.
 // last is the exception that ended the program, and advanced the last line that told of
 // progress.
-func (h *hit) findSurvived(last *ending, advanced int) {
+func (h *Hit) findSurvived(last *ending, advanced int) {
 	switch {
 	case !h.caught:
 	case last != nil && !last.explained && h.at < last.first:
-		h.survived = "the program went on after it and ended with another exception"
+		h.Survived = "the program went on after it and ended with another exception"
 	case h.at < advanced:
-		h.survived = "the program made further steps after it"
+		h.Survived = "the program made further steps after it"
 	}
 }
 

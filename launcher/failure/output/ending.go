@@ -1,10 +1,11 @@
-package failure
+package output
 
 import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/lines"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 )
 
 // ending is the exception that ended a program: the last one that was not caught, with
@@ -14,14 +15,14 @@ type ending struct {
 	first     int    // line where the chain begins
 	root      string // the first exception of the chain, where it is another one
 	explained bool   // a phrase stands in it
-	verdict   Verdict
+	Verdict   verdict.Verdict
 }
 
 // below is how many lines after an exception's first one may belong to its message.
 const below = 12
 
 // endingOf finds it among a voice's traces; nil where there is none.
-func endingOf(v voice, hits []hit) *ending {
+func endingOf(v voice, hits []Hit) *ending {
 	traces := v.Traces()
 	for i := len(traces) - 1; i >= 0; i-- {
 		t := traces[i]
@@ -31,13 +32,13 @@ func endingOf(v voice, hits []hit) *ending {
 		e := &ending{Trace: t, first: t.First}
 		for j := i; j > 0 && traces[j].Linked; j-- {
 			e.first = traces[j-1].First
-			e.root = excerpt(traces[j-1].Type + ": " + traces[j-1].Message)
+			e.root = verdict.Excerpt(traces[j-1].Type + ": " + traces[j-1].Message)
 		}
 		for _, h := range hits {
 			ours := h.of == v.Rank || h.of == lines.NoRank
 			e.explained = e.explained || ours && h.at >= e.first && h.at <= t.Last+below
 		}
-		e.verdict = e.byType()
+		e.Verdict = e.byType()
 		return e
 	}
 	return nil
@@ -55,41 +56,41 @@ func ofLauncher(t lines.Trace) bool {
 }
 
 // byType is the verdict on an exception that no phrase explains.
-func (e *ending) byType() Verdict {
+func (e *ending) byType() verdict.Verdict {
 	name := e.Type[strings.LastIndexByte(e.Type, '.')+1:]
 	v := e.byName(name)
 	frame, _ := e.Innermost()
 	v.Exception, v.Where = e.Type, frame.String()
-	v.Said = excerpt(e.Type + ": " + e.Message)
+	v.Said = verdict.Excerpt(e.Type + ": " + e.Message)
 	if e.Message == "" {
 		v.Said = e.Type
 	}
 	if v.Message == "" {
 		v.Message = userWords(name, v)
 	}
-	v.evidence("its exception: " + v.Said)
+	v.AddEvidence("its exception: " + v.Said)
 	if e.root != "" && e.root != v.Said {
-		v.evidence("which came of: " + e.root)
+		v.AddEvidence("which came of: " + e.root)
 	}
 	return v
 }
 
 // byName is the class of an exception: where no table knows it, it is the program's own.
-func (e *ending) byName(name string) Verdict {
+func (e *ending) byName(name string) verdict.Verdict {
 	if e.ofDownload(name) {
-		return of(class.Network, Likely)
+		return verdict.Of(class.Network, verdict.Likely)
 	}
 	for _, t := range exceptions {
 		if t.fits(e.Type, name, e.Message) {
-			v := of(t.class, Likely)
+			v := verdict.Of(t.class, verdict.Likely)
 			v.Message = t.says
 			return v
 		}
 	}
-	return of(class.UserError, Certain)
+	return verdict.Of(class.UserError, verdict.Certain)
 }
 
-func userWords(name string, v Verdict) string {
+func userWords(name string, v verdict.Verdict) string {
 	at := ""
 	if v.Where != "" {
 		at = " at " + v.Where

@@ -1,4 +1,6 @@
-package failure
+// Package output finds in what a program wrote why it ended: phrases of allocators, drivers and
+// libraries, and exceptions that ended it.
+package output
 
 import (
 	"encoding/json"
@@ -6,47 +8,49 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/lines"
+	"github.com/muster-dev/muster/launcher/failure/verdict"
 )
 
-// told is what a worker's own words come to.
-type told struct {
-	kind     kind
+// Said is what a worker's own words come to.
+type Said struct {
+	Kind     Kind
 	at       int
-	verdict  Verdict
-	survived []hit
+	Verdict  verdict.Verdict
+	Survived []Hit
 	ending   bool // an exception that ended the program was found
 }
 
-// listen reads all that a worker has written. found is false where no word of it says why
+// Read reads all that a worker has written. found is false where no word of it says why
 // the worker ended.
-func listen(e Evidence) (t told, found bool) {
-	message, stack := errorFile(e.ErrorFile)
-	file, inFile := hear([]byte(stack+"\n"+message), "its error file")
-	stderr, inErr := hear(e.Stderr, "its standard error")
-	stdout, inOut := hear(e.Stdout, "its standard output")
+func Read(w *evidence.Worker) (t Said, found bool) {
+	message, stack := errorFile(w.ErrorFile)
+	file, inFile := ReadText([]byte(stack+"\n"+message), "its error file")
+	stderr, inErr := ReadText(w.Stderr, "its standard error")
+	stdout, inOut := ReadText(w.Stdout, "its standard output")
 	if inOut && stdout.caughtOnly() && (stderr.ending || file.ending) && !stdout.ending {
 		inOut = false // said in passing: the program ended by an exception of another kind
-		stdout.survived = append(stdout.survived, hit{verdict: stdout.verdict, survived: "the program ended with another exception"})
+		stdout.Survived = append(stdout.Survived, Hit{Verdict: stdout.Verdict, Survived: "the program ended with another exception"})
 	}
 	type source struct {
-		told
+		Said
 		found bool
 	}
 	sources := []source{{stderr, inErr && stderr.ending}, {file, inFile}, {stderr, inErr}, {stdout, inOut}}
 	for _, s := range sources {
-		if s.found && (!found || s.kind < t.kind) {
-			t, found = s.told, true
+		if s.found && (!found || s.Kind < t.Kind) {
+			t, found = s.Said, true
 		}
 	}
-	t.survived = slices.Concat(stderr.survived, stdout.survived)
+	t.Survived = slices.Concat(stderr.Survived, stdout.Survived)
 	return t, found
 }
 
 // caughtOnly is whether programs go on after what was said.
-func (t told) caughtOnly() bool {
-	return strings.HasPrefix(t.verdict.Class, "oom.") || slices.Contains([]string{class.PortInUse, class.DiskFull, class.Storage}, t.verdict.Class)
+func (t Said) caughtOnly() bool {
+	return strings.HasPrefix(t.Verdict.Class, "oom.") || slices.Contains([]string{class.PortInUse, class.DiskFull, class.Storage}, t.Verdict.Class)
 }
 
 // errorFile takes apart what PyTorch's @record has written: a message with the stack, or
@@ -76,8 +80,8 @@ func errorFile(text []byte) (message, stack string) {
 	return full.Message, ""
 }
 
-// hear reads one text: what of it came first and says most.
-func hear(text []byte, source string) (best told, found bool) {
+// ReadText reads one text: what of it came first and says most.
+func ReadText(text []byte, source string) (best Said, found bool) {
 	log := lines.Read(text)
 	hits := hitsOf(log)
 	for i := range log.Voices {
@@ -85,28 +89,28 @@ func hear(text []byte, source string) (best told, found bool) {
 		last := endingOf(v, hits)
 		best.ending = best.ending || last != nil
 		for _, t := range candidates(v, hits, last) {
-			if !found || t.kind < best.kind || t.kind == best.kind && t.at < best.at {
-				best.kind, best.at, best.verdict, found = t.kind, t.at, t.verdict, true
+			if !found || t.Kind < best.Kind || t.Kind == best.Kind && t.at < best.at {
+				best.Kind, best.at, best.Verdict, found = t.Kind, t.at, t.Verdict, true
 			}
 		}
 	}
 	for _, h := range hits {
-		if h.survived != "" {
-			best.survived = append(best.survived, h)
+		if h.Survived != "" {
+			best.Survived = append(best.Survived, h)
 		}
 	}
 	if found {
 		desync(&best, hits)
 		best.complete(hits, log.Only())
-		best.verdict.Evidence = append([]string{fmt.Sprintf("%s says %q", source, best.verdict.Said)}, best.verdict.Evidence...)
+		best.Verdict.Evidence = append([]string{fmt.Sprintf("%s says %q", source, best.Verdict.Said)}, best.Verdict.Evidence...)
 	}
 	return best, found
 }
 
 // hitsOf finds the phrases of all voices. What is whole only where all lines are read
 // together was folded.
-func hitsOf(log lines.Log) []hit {
-	var all []hit
+func hitsOf(log lines.Log) []Hit {
+	var all []Hit
 	voices := make([]voice, 0, len(log.Voices)+1)
 	for i := range log.Voices {
 		voices = append(voices, &log.Voices[i])
@@ -116,13 +120,13 @@ func hitsOf(log lines.Log) []hit {
 	}
 	for _, v := range voices {
 		for _, h := range hitsIn(v) {
-			i := slices.IndexFunc(all, func(o hit) bool { return o.at == h.at && o.phrase == h.phrase })
+			i := slices.IndexFunc(all, func(o Hit) bool { return o.at == h.at && o.phrase == h.phrase })
 			if i < 0 {
 				all = append(all, h)
 				continue
 			}
-			if len(h.verdict.Numbers) > len(all[i].verdict.Numbers) {
-				all[i].verdict, all[i].figures = h.verdict, h.figures
+			if len(h.Verdict.Numbers) > len(all[i].Verdict.Numbers) {
+				all[i].Verdict, all[i].figures = h.Verdict, h.figures
 			}
 			if all[i].collective.rank == "" {
 				all[i].collective.rank = h.collective.rank
@@ -133,26 +137,26 @@ func hitsOf(log lines.Log) []hit {
 }
 
 // complete adds what other lines say of the same.
-func (t *told) complete(hits []hit, only int) {
-	if _, known := t.verdict.Numbers[NumRank]; known {
+func (t *Said) complete(hits []Hit, only int) {
+	if _, known := t.Verdict.Numbers[verdict.NumRank]; known {
 		return
 	}
 	for _, h := range hits {
-		if n, ok := h.verdict.Numbers[NumRank]; ok && h.verdict.Class == t.verdict.Class {
-			t.verdict.Numbers[NumRank] = n
+		if n, ok := h.Verdict.Numbers[verdict.NumRank]; ok && h.Verdict.Class == t.Verdict.Class {
+			t.Verdict.Numbers[verdict.NumRank] = n
 			return
 		}
 	}
 	if only != lines.NoRank {
-		t.verdict.Numbers[NumRank] = float64(only)
+		t.Verdict.Numbers[verdict.NumRank] = float64(only)
 	}
 }
 
 // candidates are what one voice gives for a cause.
-func candidates(v voice, hits []hit, last *ending) []told {
-	var all []told
+func candidates(v voice, hits []Hit, last *ending) []Said {
+	var all []Said
 	further := -1
-	if slices.ContainsFunc(hits, func(h hit) bool { return h.caught && h.of == v.Rank }) {
+	if slices.ContainsFunc(hits, func(h Hit) bool { return h.caught && h.of == v.Rank }) {
 		further = advanced(v)
 	}
 	for i := range hits {
@@ -160,20 +164,20 @@ func candidates(v voice, hits []hit, last *ending) []told {
 		if h.of != v.Rank {
 			continue
 		}
-		if h.findSurvived(last, further); h.survived != "" {
+		if h.findSurvived(last, further); h.Survived != "" {
 			continue
 		}
-		t := told{kind: h.kind, at: h.at, verdict: h.verdict}
+		t := Said{Kind: h.Kind, at: h.at, Verdict: h.Verdict}
 		if last != nil && last.explained && h.at >= last.first {
 			frame, _ := last.Innermost()
-			t.verdict.Exception, t.verdict.Where = last.Type, frame.String()
+			t.Verdict.Exception, t.Verdict.Where = last.Type, frame.String()
 		}
 		all = append(all, t)
 	}
 	if last != nil && !last.explained {
-		t := told{kind: kindOf(last.verdict.Class), at: last.Last, verdict: last.verdict}
+		t := Said{Kind: kindOf(last.Verdict.Class), at: last.Last, Verdict: last.Verdict}
 		if v.Rank != lines.NoRank {
-			t.verdict.Numbers[NumRank] = float64(v.Rank)
+			t.Verdict.Numbers[verdict.NumRank] = float64(v.Rank)
 		}
 		all = append(all, t)
 	}
@@ -181,22 +185,22 @@ func candidates(v voice, hits []hit, last *ending) []told {
 }
 
 // kindOf is how much an exception of the class says.
-func kindOf(name string) kind {
+func kindOf(name string) Kind {
 	c, _ := class.Find(name)
 	switch {
 	case c.Symptom:
-		return symptom
+		return Symptom
 	case c.Consequence:
-		return effect
+		return Effect
 	case name == class.NCCLSystem:
-		return vague
+		return Vague
 	}
-	return cause
+	return Cause
 }
 
 // desync: where ranks wait for each other in different collectives of the same number,
 // none of them is late, and the program has diverged.
-func desync(t *told, hits []hit) {
+func desync(t *Said, hits []Hit) {
 	var seen []collective
 	for _, h := range hits {
 		if h.collective.seq != "" {
@@ -204,21 +208,21 @@ func desync(t *told, hits []hit) {
 		}
 	}
 	odd, others := oddOne(seen)
-	if odd == nil || t.verdict.Class != class.NCCLTimeout {
+	if odd == nil || t.Verdict.Class != class.NCCLTimeout {
 		return
 	}
 	v := desyncOf(*odd, others)
-	v.Said, v.Collective = t.verdict.Said, t.verdict.Collective
-	t.verdict, t.kind = v, cause
+	v.Said, v.Collective = t.Verdict.Said, t.Verdict.Collective
+	t.Verdict, t.Kind = v, Cause
 }
 
-func desyncOf(odd, other collective) Verdict {
-	v := of(class.NCCLDesync, Certain)
+func desyncOf(odd, other collective) verdict.Verdict {
+	v := verdict.Of(class.NCCLDesync, verdict.Certain)
 	v.Message = fmt.Sprintf("ranks were in different collectives of the same number %s: rank %s in %s, rank %s in %s", odd.seq, odd.rank, odd.words(), other.rank, other.words())
-	h := hit{verdict: v}
+	h := Hit{Verdict: v}
 	h.rank(odd.rank)
-	h.number(NumSeq, odd.seq)
-	return h.verdict
+	h.number(verdict.NumSeq, odd.seq)
+	return h.Verdict
 }
 
 func (c collective) words() string {
@@ -248,4 +252,21 @@ func oddOne(seen []collective) (odd *collective, other collective) {
 		}
 	}
 	return odd, other
+}
+
+// Diverged is the verdict on ranks that wait for each other in different collectives of the
+// same number, by the verdicts on each; ok is false where none differs.
+func Diverged(ranks []int, verdicts []verdict.Verdict) (v verdict.Verdict, ok bool) {
+	var seen []collective
+	for i, v := range verdicts {
+		op, numel, _ := strings.Cut(v.Collective, " ")
+		if seq, known := v.Numbers[verdict.NumSeq]; known && op != "" {
+			seen = append(seen, collective{rank: fmt.Sprint(ranks[i]), seq: fmt.Sprintf("%.0f", seq), op: op, numel: numel})
+		}
+	}
+	odd, other := oddOne(seen)
+	if odd == nil {
+		return v, false
+	}
+	return desyncOf(*odd, other), true
 }

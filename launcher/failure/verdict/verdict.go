@@ -1,6 +1,9 @@
-package failure
+// Package verdict says why a worker ended, in words and in numbers.
+package verdict
 
 import (
+	"strings"
+
 	"github.com/muster-dev/muster/launcher/failure/class"
 )
 
@@ -75,32 +78,68 @@ const (
 	NumDiskTotal   = "disk_total"
 )
 
-// of is a verdict of the class, as far as the table knows.
-func of(name, confidence string) Verdict {
+// Of is a verdict of the class, as far as the table knows.
+func Of(name, confidence string) Verdict {
 	c, _ := class.Find(name)
 	return Verdict{Class: name, Confidence: confidence, Restart: c.Restart, Consequence: c.Consequence, Numbers: map[string]float64{}}
 }
 
-func (v *Verdict) evidence(words ...string) {
-	for _, w := range words {
+// AddEvidence adds what decided; empty texts are left out.
+func (v *Verdict) AddEvidence(texts ...string) {
+	for _, w := range texts {
 		if w != "" {
 			v.Evidence = append(v.Evidence, w)
 		}
 	}
 }
 
-func (v *Verdict) note(words string) {
-	if words != "" {
-		v.Notes = append(v.Notes, words)
+// AddNote adds what is good to know and decided nothing.
+func (v *Verdict) AddNote(text string) {
+	if text != "" {
+		v.Notes = append(v.Notes, text)
 	}
 }
 
-// worst is the less certain of two confidences.
-func worst(a, b string) string {
+// Worst is the less certain of two confidences.
+func Worst(a, b string) string {
 	for _, c := range []string{Guess, Likely} {
 		if a == c || b == c {
 			return c
 		}
 	}
 	return Certain
+}
+
+// Become changes the class, keeping what was seen.
+func (v *Verdict) Become(name, confidence, message string) {
+	if v.Class == name {
+		v.Confidence = confidence
+		return
+	}
+	changed := Of(name, confidence)
+	v.Class, v.Confidence, v.Message = name, confidence, message
+	v.Restart, v.Consequence = changed.Restart, changed.Consequence
+}
+
+// KeepNumbers takes the numbers of another verdict that this one does not have.
+func (v *Verdict) KeepNumbers(from Verdict) {
+	for name, n := range from.Numbers {
+		if _, known := v.Numbers[name]; !known {
+			v.Numbers[name] = n
+		}
+	}
+}
+
+// Excerpt is a text short enough for one line of evidence.
+func Excerpt(text string) string {
+	const longest = 160
+	text = strings.TrimSpace(text)
+	if len(text) <= longest {
+		return text
+	}
+	cut := text[:longest]
+	if at := strings.LastIndexByte(cut, ' '); at > longest/2 {
+		cut = cut[:at]
+	}
+	return strings.ToValidUTF8(cut, "") + " ..."
 }
