@@ -1,9 +1,7 @@
-// Package agent is what runs on every host of a run: the keeper, which owns the
-// run's processes there and ends them when nobody else can, and its child, the
-// agent, which starts and watches workers on the coordinator's orders. It knows
-// nothing of HCL, SSH or terminals. Linux only.
+// Package agent is the agent of a run on a host, the child of the run's keeper: a loop that carries out the
+// coordinator's commands by components with their own state, one package each: worker, devices, mps, progress, stacks,
+// prepare. It also has the commands of muster-agent. Linux only.
 //
-// Who ends what: the agent ends workers; the keeper ends everything when the agent
-// is dead or silent; the agent ends everything when the keeper is dead; the kernel
-// ends workers (parent-death signal) when both are.
+// Who ends what: the agent ends workers; the keeper ends everything when the agent is dead or silent; the agent ends
+// everything when the keeper is dead; the kernel ends workers (parent-death signal) when both are.
 package agent

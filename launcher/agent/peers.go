@@ -15,7 +15,7 @@ import (
 type peers struct {
 	identity *link.Identity
 	loop     *loop.Loop
-	door     *link.Door // nil: not opened
+	server   *link.Door // nil: not listening
 }
 
 // listen lets the other hosts check that they reach this one, until close or the agent's end.
@@ -25,8 +25,8 @@ func (p *peers) listen(c *message.Open) {
 		p.loop.Report(message.Update{Opened: &message.Opened{Error: err.Error()}})
 		return
 	}
-	p.door = link.OpenDoor(p.identity, c.Pins, listener)
-	p.loop.Report(message.Update{Opened: &message.Opened{Port: p.door.Port()}})
+	p.server = link.OpenDoor(p.identity, c.Pins, listener)
+	p.loop.Report(message.Update{Opened: &message.Opened{Port: p.server.Port()}})
 }
 
 // check checks that this host reaches the others, all at once. It runs beside the loop.
@@ -44,7 +44,7 @@ func (p *peers) check(c *message.Visit) *message.Visited {
 }
 
 func (p *peers) close() {
-	if p.door != nil {
-		p.door.Close()
+	if p.server != nil {
+		p.server.Close()
 	}
 }

@@ -63,8 +63,8 @@ func (s *sampler) started(c *message.Start) (ranks []sampling.Rank) {
 			continue
 		}
 		one := sampling.Rank{
-			Rank: r.Rank, Attempt: c.Attempt, Slot: r.Local, Device: r.Device, Seen: r.Seen, Alone: c.Alone, Began: w.Began,
-			Reported: w.Socket.Latest,
+			Rank: r.Rank, Attempt: c.Attempt, Slot: r.Local, Device: r.Device, Seen: r.Seen, Alone: c.Alone,
+			Began: w.Began, Reported: w.Socket.Latest,
 		}
 		if w.Log != nil {
 			one.Written = w.Log.Taken

@@ -51,8 +51,8 @@ const (
 	maxMessage = 64 << 10
 	// maxFiles is how many files come with a message at most.
 	maxFiles = 3
-	// sendWait bounds how long a message waits for room in the other's queue: a process that is stopped makes none,
-	// and must not hold up the one that watches it.
+	// sendWait bounds how long a message waits for room in the other's queue: a process that is stopped makes none, and
+	// must not hold up the one that watches it.
 	sendWait = time.Second
 )
 
@@ -75,8 +75,8 @@ func Open(fd int) (*Conn, error) {
 	return &Conn{file: os.NewFile(uintptr(fd), "keeper")}, nil
 }
 
-// Send sends a message, and copies of files with it. It is in the other's queue when Send returns, whatever becomes
-// of this process.
+// Send sends a message, and copies of files with it. It is in the other's queue when Send returns, whatever becomes of
+// this process.
 func (c *Conn) Send(m Message, files ...*os.File) error {
 	if err := c.file.SetWriteDeadline(time.Now().Add(sendWait)); err != nil {
 		return fmt.Errorf("keeper connection: %w", err)
@@ -106,8 +106,8 @@ func (c *Conn) Send(m Message, files ...*os.File) error {
 	return errors.Join(err, sendErr)
 }
 
-// descriptor returns a file's descriptor and leaves its mode as it is (File.Fd would make it block). The file must
-// stay open while it is used.
+// descriptor returns a file's descriptor and leaves its mode as it is (File.Fd would make it block). The file must stay
+// open while it is used.
 func descriptor(file syscall.Conn) (int, error) {
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -131,8 +131,8 @@ func (c *Conn) Receive() (Message, []*os.File, error) {
 	err = raw.Read(func(fd uintptr) bool {
 		n, nc, _, _, readErr = unix.Recvmsg(int(fd), text, control, unix.MSG_CMSG_CLOEXEC)
 		if errors.Is(readErr, unix.ECONNRESET) {
-			// The other end is gone and left messages of ours unread. The kernel says so once, before what the
-			// other had sent, which can still be read.
+			// The other end is gone and left messages of ours unread. The kernel says so once, before what the other
+			// had sent, which can still be read.
 			n, nc, _, _, readErr = unix.Recvmsg(int(fd), text, control, unix.MSG_CMSG_CLOEXEC)
 		}
 		return !errors.Is(readErr, unix.EAGAIN)

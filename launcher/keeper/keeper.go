@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -100,8 +101,8 @@ func newKeeper(c Config) (*keeper, error) {
 	}
 	k := &keeper{Config: c, reaper: reaper, received: make(chan received), pipes: map[string][]pipe{}}
 	host := facts.Identity("")
-	// Held until this process ends. Where another keeper of the run has it, this machine is in the job under two
-	// names, which the plan refuses with a better message.
+	// Held until this process ends. Where another keeper of the run has it, this machine is in the job under two names,
+	// which the plan refuses with a better message.
 	if _, err := lockRun(c.Run, host); err != nil && !errors.Is(err, unix.EADDRINUSE) {
 		return nil, err
 	}
@@ -132,10 +133,11 @@ func (k *keeper) start() error {
 	}
 	defer agentEnd.Close()
 	k.processes = processes{conn: k.conn, reaper: k.reaper, all: map[int]*running{}}
-	argv := append(k.Program[1:len(k.Program):len(k.Program)],
-		"worker", "-run", k.Run, "-state", k.state, "-sockets", k.sockets.Dir, "-lease", k.Lease.String())
+	argv := slices.Concat([]string{"muster-agent"}, k.Program[1:], []string{
+		"worker", "-run", k.Run, "-state", k.state, "-sockets", k.sockets.Dir, "-lease", k.Lease.String(),
+	}, k.AgentArgs)
 	k.agent, err = k.reaper.Start(proc.Spec{
-		Path: k.Program[0], Argv: append(append([]string{"muster-agent"}, argv...), k.AgentArgs...), Env: os.Environ(), Dir: "/",
+		Path: k.Program[0], Argv: argv, Env: os.Environ(), Dir: "/",
 		Files: []*os.File{nil, log, log, agentEnd, os.Stdin, os.Stdout},
 		Group: true,
 	})
@@ -168,8 +170,8 @@ func closeInherited() error {
 	return nil
 }
 
-// closeStandardStreams puts /dev/null in their place, and the log for a last message: whoever started this process
-// sees them close when the agent closes its copies.
+// closeStandardStreams puts /dev/null in their place, and the log for a last message: whoever started this process sees
+// them close when the agent closes its copies.
 func closeStandardStreams(log *os.File) error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -284,8 +286,8 @@ func (k *keeper) afterAgent(coordinated bool) error {
 	return err
 }
 
-// endAll ends all processes of the run here but the coordinator and the agent, and returns those that SIGKILL does
-// not end.
+// endAll ends all processes of the run here but the coordinator and the agent, and returns those that SIGKILL does not
+// end.
 func (k *keeper) endAll() []proc.Stat {
 	spared := func(s proc.Stat) bool {
 		return s.ID == k.agent.ID || k.coordinator != nil && s.ID == k.coordinator.child.ID

@@ -119,8 +119,8 @@ func (ps *processes) kill(number int) {
 	}
 }
 
-// quitters are the processes that end by Quit, in any state, and serves reports whether a process is one of them or
-// was started by one.
+// quitters are the processes that end by Quit, in any state, and serves reports whether a process is one of them or was
+// started by one.
 func (ps *processes) quitters() (all []*running, serves func(proc.Stat) bool) {
 	table, theirs := proc.All(), map[proc.ID]bool{}
 	for _, p := range ps.all {

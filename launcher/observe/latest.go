@@ -77,8 +77,7 @@ type Torch struct {
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// TorchDevice is what torch's caching allocator holds of a device, in bytes, as
-// torch.cuda.memory_stats has it.
+// TorchDevice is what torch's caching allocator holds of a device, in bytes, as torch.cuda.memory_stats has it.
 type TorchDevice struct {
 	Device int     `json:"device"` // N of cuda:N in the process
 	PID    int     `json:"pid"`

@@ -1,8 +1,6 @@
-// Package ranklog is the file that holds what one rank wrote in one attempt:
-// byte for byte, both streams, in the order in which they came, and beside it a
-// map that says which bytes came from which stream, and when. The file is the
-// queue: whoever shows output reads it at its own pace, so that no reader can
-// hold up a worker. It knows nothing of who reads.
+// Package ranklog is the file that holds what one rank wrote in one attempt: byte for byte, both streams, in the order
+// in which they came, and beside it a map that says which bytes came from which stream, and when. The file is the
+// queue: readers read it at their own pace, so that none can hold up a worker.
 package ranklog
 
 import (
@@ -30,8 +28,8 @@ func mapPath(logPath string) string {
 	return logPath[:len(logPath)-len(filepath.Ext(logPath))] + ".map"
 }
 
-// record is an entry of the map: the bytes up to end, from where the record
-// before it ended, came on lane, the last of them at wall clock time at.
+// record is an entry of the map: the bytes up to end, from where the record before it ended, came on lane, the last of
+// them at wall clock time at.
 type record struct {
 	end  int64
 	lane Lane

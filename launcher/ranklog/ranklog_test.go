@@ -17,8 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipe returns a pipe as the agent makes it: the read end does not block, the
-// write end does.
+// pipe returns a pipe as the agent makes it: the read end does not block, the write end does.
 func pipe(t *testing.T) (r, w *os.File) {
 	t.Helper()
 	var fds [2]int

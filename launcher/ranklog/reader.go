@@ -1,3 +1,5 @@
+//go:build linux
+
 package ranklog
 
 import (
@@ -38,9 +40,8 @@ func Open(path string, offset int64) (*Reader, error) {
 	return &Reader{log: log, index: index, offset: offset}, nil
 }
 
-// Next returns the next segment, at most limit bytes, or io.EOF when the map knows
-// of no more for now. With final set, bytes beyond the map (its writer was killed
-// between the two) are delivered too, as stdout.
+// Next returns the next segment, at most limit bytes, or io.EOF when the map knows of no more for now. With final set,
+// bytes beyond the map (its writer was killed between the two) are delivered too, as stdout.
 func (r *Reader) Next(limit int, final bool) (Segment, error) {
 	rec, err := r.record()
 	if errors.Is(err, io.EOF) && final {
@@ -129,8 +130,7 @@ func Tail(path string, lane Lane, limit int) ([]byte, error) {
 	return tail, nil
 }
 
-// TailStart is where the last lines of a log begin: at a line's start, some 2 KiB before
-// its end.
+// TailStart is where the last lines of a log begin: at a line's start, some 2 KiB before its end.
 func TailStart(path string) int64 {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package rundir knows where a run keeps things on a host: what lasts in the
-// user's state folder, sockets in a folder of the host's own. It knows nothing of
-// what is kept there.
+// Package rundir knows where a run keeps things on a host: what lasts in the user's state folder, sockets in a folder
+// of the host's own. It knows nothing of what is kept there.
 package rundir
 
 import (
@@ -28,9 +27,8 @@ func Home() (string, error) {
 	return filepath.Join(base, "muster"), nil
 }
 
-// State is the folder of what lasts of a run on the host with this id: plan,
-// events, logs, report. Homes may be shared by all hosts, so the host's id is part
-// of the path.
+// State is the folder of what lasts of a run on the host with this id: plan, events, logs, report. Homes may be shared
+// by all hosts, so the host's id is part of the path.
 func State(run, hostID string) (string, error) {
 	home, err := Home()
 	if err != nil {

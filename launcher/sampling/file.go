@@ -20,8 +20,8 @@ const (
 	samplesEnd = time.Second
 )
 
-// File keeps what is measured of all attempts in the run's folder. A goroutine of its own does what touches the disk, so
-// that one that hangs keeps nobody waiting: what it does not take meanwhile is lost, with a warning.
+// File keeps what is measured of all attempts in the run's folder. A goroutine of its own does what touches the disk,
+// so that one that hangs keeps nobody waiting: what it does not take meanwhile is lost, with a warning.
 type File struct {
 	path  string
 	base  time.Time // from which seconds count, on the clock that stops during a suspend
@@ -37,7 +37,10 @@ type File struct {
 
 // NewFile begins to keep samples. The file is made with the first one.
 func NewFile(path string, warn func(ctx context.Context, message string)) *File {
-	f := &File{path: path, base: time.Now(), jobs: make(chan func() error, samplesWaiting), ended: make(chan struct{}), warn: warn}
+	f := &File{
+		path: path, base: time.Now(), warn: warn,
+		jobs: make(chan func() error, samplesWaiting), ended: make(chan struct{}),
+	}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	go f.work()
 	return f
@@ -94,7 +97,8 @@ func (f *File) keep(now time.Time, who []samples.Occupant, values []samples.Valu
 	switch {
 	case !kept && !f.late:
 		f.late = true
-		f.warn(f.ctx, fmt.Sprintf("the file system of %s takes nothing: how much memory ranks use is not kept meanwhile; the run goes on", filepath.Dir(f.path)))
+		f.warn(f.ctx, fmt.Sprintf("the file system of %s takes nothing: how much memory ranks use is not kept meanwhile; "+
+			"the run goes on", filepath.Dir(f.path)))
 	case kept && len(f.jobs) <= 1:
 		f.late = false
 	}

@@ -177,8 +177,8 @@ func TestRanksThatStartAloneAreAddedAndLeaveWithTheirPeaks(t *testing.T) {
 	}
 }
 
-// BenchmarkASecondOfSampling is what the agent does each second for eight ranks of nine
-// processes each on eight GPUs; 0.5 % of a core are 5 ms.
+// BenchmarkASecondOfSampling is what the agent does each second for eight ranks of nine processes each on eight GPUs;
+// 0.5 % of a core are 5 ms.
 func BenchmarkASecondOfSampling(b *testing.B) {
 	file := NewFile(filepath.Join(b.TempDir(), FileName), func(_ context.Context, message string) { b.Error(message) })
 	var ranks []Rank
@@ -216,8 +216,7 @@ func BenchmarkASecondOfSampling(b *testing.B) {
 // Hours pass at once here: what is measured at them is kept and judged as in real ones.
 func TestGrowthOverHoursIsToldWithWhoseItIs(t *testing.T) {
 	const mib = 1 << 20
-	// How much is in use, of it the rank's, reserved by torch (0: it does not tell) and in
-	// tensors, all in MiB.
+	// How much is in use, of it the rank's, reserved by torch (0: it does not tell) and in tensors, all in MiB.
 	type numbers struct{ used, own, reserved, allocated uint64 }
 	for name, c := range map[string]struct {
 		kind string

@@ -30,15 +30,16 @@ type Signs struct {
 }
 
 const (
-	// maxUnseen is how long may lie between two updates. What passes beyond that is not known: this process was stopped.
+	// maxUnseen is how long may lie between two updates. What passes beyond that is not known: this process was
+	// stopped.
 	maxUnseen = 5 * time.Second
 	// stillAfter is for how long a rank shows no sign of life before it is examined closely.
 	stillAfter = 2 * time.Second
 	// restsNeeded is how many samples in a row show an idle device before it is at rest: where one is taken each half
 	// minute, one says little of the time between.
 	restsNeeded = 5
-	// workedAfter is for how long a device has to work before its rank counts as past its start: moving a model there is
-	// part of that, and compiling may follow.
+	// workedAfter is for how long a device has to work before its rank counts as past its start: moving a model there
+	// is part of that, and compiling may follow.
 	workedAfter = 30 * time.Second
 )
 
@@ -125,7 +126,10 @@ func (s *Sampler) pulses(now time.Time) *message.Pulses {
 // pulse is what is reported of a rank.
 func (s *Signs) pulse(now time.Time, rank, attempt int) hang.Pulse {
 	ago := func(t time.Time) float64 { return now.Sub(t).Seconds() }
-	p := hang.Pulse{Rank: rank, Attempt: attempt, Age: ago(s.began), Output: ago(s.output), CPU: ago(s.cpu), Files: ago(s.files), Worked: s.worked, Spins: s.spins}
+	p := hang.Pulse{
+		Rank: rank, Attempt: attempt, Age: ago(s.began), Output: ago(s.output), CPU: ago(s.cpu), Files: ago(s.files),
+		Worked: s.worked, Spins: s.spins,
+	}
 	p.Told = max(0, p.Age-s.reportAge)
 	if s.known {
 		device := ago(s.device)

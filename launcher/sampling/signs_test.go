@@ -80,8 +80,7 @@ func TestOneSampleOfADeviceIsNoRest(t *testing.T) {
 	}
 }
 
-// A kernel that keeps to its registers has no traffic either. Only who talks to others waits
-// for them.
+// A kernel that keeps to its registers has no traffic either. Only who talks to others waits for them.
 func TestADeviceThatIsBusyWithoutTrafficComputesWhereNobodyIsWaitedFor(t *testing.T) {
 	w := newWatched(true)
 	w.pass(600, device(100, 0))
@@ -197,8 +196,8 @@ func TestWhatAProcessHasMovedLongAgoIsNoSignOfLife(t *testing.T) {
 	}
 }
 
-// Data loaders of a rank that shows other signs of life are read by turns; what they have done
-// since is not taken for that of one second.
+// Data loaders of a rank that shows other signs of life are read by turns; what they have done since is not taken for
+// that of one second.
 func TestChildrenAreReadByTurnsUnlessTheRankIsStill(t *testing.T) {
 	now := time.Now()
 	main, child := &process{pid: os.Getpid()}, &process{pid: os.Getpid(), child: true}

@@ -268,8 +268,8 @@ func (s *Sampler) digest(now time.Time) *samples.Digest {
 			continue // it has ended
 		}
 		one := samples.Rank{
-			Rank: rank, Attempt: r.Attempt, Processes: count[rank], Now: r.now, Peaks: slices.Clone(r.peaks), Growth: r.growth,
-			Total: s.totalOf(r.Device),
+			Rank: rank, Attempt: r.Attempt, Processes: count[rank], Total: s.totalOf(r.Device),
+			Now: r.now, Peaks: slices.Clone(r.peaks), Growth: r.growth,
 		}
 		if newest != nil && r.Device != "" {
 			gpus := newest.GPUs.GPUs

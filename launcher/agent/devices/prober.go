@@ -37,7 +37,8 @@ func (f *Flags) prober(here rundir.Place, starter external.Starter) prober {
 	}
 	program := here.Program
 	smi := newPlugin(here, starter, external.Program{
-		Name: nvidiasmi.Source, Path: program[0], Args: append(program[1:len(program):len(program)], SMICommand), ProbeLimit: smiWait,
+		Name: nvidiasmi.Source, Path: program[0], ProbeLimit: smiWait,
+		Args: append(program[1:len(program):len(program)], SMICommand),
 	})
 	if first == nil {
 		return prober{smi}
@@ -53,7 +54,9 @@ func (f *Flags) first(here rundir.Place, starter external.Starter) *external.Pro
 		if rest, ok := strings.CutPrefix(path, "~/"); ok {
 			path = filepath.Join(os.Getenv("HOME"), rest)
 		}
-		return newPlugin(here, starter, external.Program{Name: p.Name, Path: path, Args: p.Args, SHA256: p.SHA256, ProbeLimit: nvmlWait})
+		return newPlugin(here, starter, external.Program{
+			Name: p.Name, Path: path, Args: p.Args, SHA256: p.SHA256, ProbeLimit: nvmlWait,
+		})
 	}
 	if f.nvml == "" {
 		return nil
@@ -99,8 +102,9 @@ func (p prober) sample(ctx context.Context) (*gpu.Samples, error) {
 }
 
 // firstAnswer asks plug-ins until one answers, and says why those before did not.
-func firstAnswer[T any](ctx context.Context, p prober, ask func(*external.Prober, context.Context) (*T, error)) (*T, oneLine) {
-	var failed oneLine
+func firstAnswer[T any](
+	ctx context.Context, p prober, ask func(*external.Prober, context.Context) (*T, error),
+) (_ *T, failed oneLine) {
 	for _, one := range p {
 		found, err := ask(one, ctx)
 		if err == nil {

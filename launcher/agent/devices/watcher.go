@@ -231,7 +231,9 @@ func (ws *Watcher) Evidence(k *worker.Worker) *evidence.Devices {
 	if w == nil {
 		return nil
 	}
-	d := &evidence.Devices{Before: w.before(k.EndedAt), NoEvents: w.events.unavailable, Unsupported: w.events.unsupported}
+	d := &evidence.Devices{
+		Before: w.before(k.EndedAt), NoEvents: w.events.unavailable, Unsupported: w.events.unsupported,
+	}
 	if sample := ws.Sampled(k.Rank, k.EndedAt); sample != nil { // newer than snapshots
 		d.Before = &gpu.Usage{}
 		ws.fill(d.Before, sample.GPUs.Probed(), sample.Owners)
@@ -279,7 +281,9 @@ func (ws *Watcher) fill(u *gpu.Usage, found *gpu.Inventory, owners map[int]sampl
 			u.Used[g.UUID] = *g.Memory.Used
 		}
 		for _, p := range g.Processes {
-			h := gpu.Holder{UUID: g.DeviceOf(p), PID: p.PID, Rank: gpu.Nobody, Kind: p.Kind, Bytes: p.Memory, Command: p.Name}
+			h := gpu.Holder{
+				UUID: g.DeviceOf(p), PID: p.PID, Rank: gpu.Nobody, Kind: p.Kind, Bytes: p.Memory, Command: p.Name,
+			}
 			owner, known := owners[p.PID]
 			if !known && users[p.PID] == "" && ws.watch != nil { // gone, or going
 				owner, known = ws.watch.owners[p.PID]

@@ -137,62 +137,67 @@ func (ds *Daemons) start(d *daemon, program string, number int) error {
 	return d.awaitAnswer(ctx)
 }
 
-// awaitAnswer asks a daemon that was started until it answers, ends, or takes too long.
-func (d *daemon) awaitAnswer(ctx context.Context) error {
+// poll calls ask until it returns true, or ctx ends.
+func poll(ctx context.Context, ask func() bool) {
 	ticker := time.NewTicker(pollPace)
 	defer ticker.Stop()
-	var last error
-	for {
-		if _, last = d.control.Servers(ctx); last == nil {
-			return nil
-		}
-		var refused *mps.Refused
-		if errors.As(last, &refused) {
-			return last
-		}
+	for !ask() {
 		select {
 		case <-ticker.C:
-		case <-d.process.Ended:
-			return fmt.Errorf("the daemon has ended at its start (%s)", d.process.How())
 		case <-ctx.Done():
-			return fmt.Errorf("the daemon has not answered within %v: %w", startWait, last)
+			return
 		}
 	}
 }
 
+// awaitAnswer asks a daemon that was started until it answers, ends, or takes too long.
+func (d *daemon) awaitAnswer(ctx context.Context) error {
+	err := errors.New("it was not asked")
+	poll(ctx, func() bool {
+		var refused *mps.Refused
+		if _, err = d.control.Servers(ctx); err == nil || errors.As(err, &refused) {
+			return true
+		}
+		return d.hasEnded()
+	})
+	switch {
+	case err == nil:
+		return nil
+	case d.hasEnded():
+		return fmt.Errorf("the daemon has ended at its start (%s)", d.process.How())
+	case ctx.Err() != nil:
+		return fmt.Errorf("the daemon has not answered within %v: %w", startWait, err)
+	}
+	return err
+}
+
 // isWell reports whether the daemon of an earlier attempt can serve another. A server in fault recovers once all
 // clients that it took along have ended, which they have.
-func (d *daemon) isWell(ctx context.Context) bool {
+func (d *daemon) isWell(ctx context.Context) (well bool) {
 	if d.hasEnded() {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, faultWait)
 	defer cancel()
-	ticker := time.NewTicker(pollPace)
-	defer ticker.Stop()
-	for {
+	poll(ctx, func() bool {
 		servers, err := d.control.Servers(ctx)
 		if err != nil {
-			return false
+			return true
 		}
 		d.remember(servers)
-		well := true
+		well = true
 		for _, server := range servers {
 			state, err := d.control.Status(ctx, server)
 			well = well && err == nil && state == mps.Active
 		}
-		if well {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			d.lost = false
-			return true
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return false
-		}
+		return well
+	})
+	if well {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.lost = false
 	}
+	return well
 }
 
 // hasEnded reports whether a daemon that muster has started has ended.

@@ -21,8 +21,8 @@ import (
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
-// How often daemons and servers are checked: their processes and logs often, which costs next to nothing, and by
-// asking the daemon where neither is known.
+// How often daemons and servers are checked: their processes and logs often, which costs next to nothing, and by asking
+// the daemon where neither is known.
 const (
 	checkPace = 200 * time.Millisecond
 	askPace   = time.Second
@@ -209,8 +209,8 @@ func (ds *Daemons) Watch() {
 // Unwatch ends Watch.
 func (ds *Daemons) Unwatch() { ds.unwatch() }
 
-// Check checks the daemon of a rank, by its place on the host, before the rank's end is reported: what ended first
-// must be reported first.
+// Check checks the daemon of a rank, by its place on the host, before the rank's end is reported: what ended first must
+// be reported first.
 func (ds *Daemons) Check(local int) {
 	for _, d := range ds.daemons() {
 		if !slices.Contains(d.Locals, local) {

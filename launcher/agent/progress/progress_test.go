@@ -75,7 +75,7 @@ func TestAWorkerTellsAndTheSenderIsKnown(t *testing.T) {
 	if d := l.Torch.Devices[0]; l.Progress.Step != 12 || d.PID != os.Getpid() || d.Child {
 		t.Errorf("%+v", l)
 	}
-	if o.news() == nil || o.news() != nil {
+	if o.unreported() == nil || o.unreported() != nil {
 		t.Error("news are told never, or twice")
 	}
 	o.Close()

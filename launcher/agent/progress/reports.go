@@ -79,7 +79,7 @@ func (r *Reports) Tick(now link.Instant) {
 	r.at = now
 	update := message.Observed{Ranks: map[int]message.RankObserved{}}
 	for rank, s := range r.sockets {
-		if latest := s.news(); latest != nil {
+		if latest := s.unreported(); latest != nil {
 			update.Ranks[rank] = message.RankObserved{Attempt: s.attempt, Latest: latest}
 		}
 	}
@@ -105,11 +105,14 @@ func (r *Reports) warnOfUnseen(now link.Instant) {
 	}
 	r.unseenWarned = true
 	r.loop.Warn(loop.Host, "observe { torch = true } shows nothing of rank %s: no Python with muster's hook has started "+
-		"there; python -S, -I and -E leave it out, and so does a PYTHONPATH that the command sets anew", strings.Join(unseen, ", "))
+		"there; python -S, -I and -E leave it out, and so does a PYTHONPATH that the command sets anew",
+		strings.Join(unseen, ", "))
 }
 
 // Environ adds to a worker's own variables those by which it reports. base is the environment that it starts from.
-func (r *Reports) Environ(own map[string]string, start *message.Start, rank message.RankStart, base map[string]string, s *Socket) {
+func (r *Reports) Environ(
+	own map[string]string, start *message.Start, rank message.RankStart, base map[string]string, s *Socket,
+) {
 	if s == nil {
 		return
 	}

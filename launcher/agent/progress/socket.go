@@ -168,8 +168,8 @@ func (s *Socket) Latest() *observe.Latest {
 	return s.record.Latest()
 }
 
-// news is the newest, nil where the coordinator knows it already.
-func (s *Socket) news() *observe.Latest {
+// unreported is the newest, nil where the coordinator knows it already.
+func (s *Socket) unreported() *observe.Latest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.record.Changes() == s.reported {

@@ -178,7 +178,8 @@ func bySignal(s Subject, name string) (how, text string, err error) {
 		return "", "", fmt.Errorf("the job file has no signal sent (hang { signal = \"none\" })")
 	}
 	if !proc.Catches(s.pid, int(signal)) {
-		return "", "", fmt.Errorf("the program catches no %[1]s (faulthandler.register(signal.%[1]s, all_threads=True))", name)
+		return "", "", fmt.Errorf(
+			"the program catches no %[1]s (faulthandler.register(signal.%[1]s, all_threads=True))", name)
 	}
 	from := s.Log.Size()
 	if err := proc.Signal(s.id, signal); err != nil {

@@ -77,7 +77,7 @@ func (s *Set) start(c *message.Start, r message.RankStart, b *baseline) (*Worker
 	defer closeAll(ends)
 	if err == nil {
 		w.Socket = s.Progress.Open(c.Attempt, r.Rank)
-		w.Child, err = s.spawn(c, r, ends, w.Socket)
+		w.Child, err = s.spawn(c, r, w, ends)
 	}
 	if err != nil {
 		w.Socket.Close()
@@ -127,13 +127,13 @@ func (s *Set) openPipes(w *Worker) (ends []*os.File, err error) {
 	return ends, nil
 }
 
-func (s *Set) spawn(c *message.Start, r message.RankStart, ends []*os.File, o *progress.Socket) (*proc.Child, error) {
+func (s *Set) spawn(c *message.Start, r message.RankStart, w *Worker, ends []*os.File) (*proc.Child, error) {
 	folder := filepath.Join(s.Place.State, fmt.Sprintf("attempt-%d", c.Attempt))
 	own := map[string]string{
 		"PWD":                     s.Workdir,
 		"TORCHELASTIC_ERROR_FILE": filepath.Join(folder, fmt.Sprintf("rank-%d.error.json", r.Rank)),
 	}
-	s.Progress.Environ(own, c, r, s.Base, o)
+	s.Progress.Environ(own, c, r, s.Base, w.Socket)
 	env := environ.Layered(stacks.RecorderEnv(s.Place, c), r.Defaults, s.Base, r.Env, own)
 	path, err := environ.LookPath(c.Command[0], env, s.Workdir)
 	if err != nil {
@@ -178,8 +178,8 @@ func (w *Worker) stop(grace time.Duration, kill bool) {
 	}
 }
 
-// climb takes the next step of ending a worker, and reports whether nothing more will come of it. others are the
-// rank's processes beside the leader.
+// climb takes the next step of ending a worker, and reports whether nothing more will come of it. others are the rank's
+// processes beside the leader.
 func (w *Worker) climb(now link.Instant, others []proc.Stat) (over bool) {
 	p := processes{leaderAlive: !w.end.leaderDone, othersAlive: len(others) > 0}
 	p.leaderCatches = p.leaderAlive && proc.Catches(w.Child.ID.PID, int(w.signal))

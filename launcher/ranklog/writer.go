@@ -1,3 +1,5 @@
+//go:build linux
+
 package ranklog
 
 import (
@@ -13,19 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lineHold is how long one lane waits for the other to finish its line, so that
-// lines do not mix in the file. A worker that leaves a line open longer (a prompt,
-// a progress bar) gets what a terminal would show; the map still tells the lanes apart.
-const lineHold = 100 * time.Millisecond
+const (
+	// lineHold is how long one lane waits for the other to finish its line, so that lines do not mix in the file. A
+	// worker that leaves a line open longer (a prompt, a progress bar) gets what a terminal would show; the map still
+	// tells the lanes apart.
+	lineHold = 100 * time.Millisecond
+	// mergeSpan is how long consecutive bytes of one lane share a map record.
+	mergeSpan = time.Second
+)
 
-// mergeSpan is how long consecutive bytes of one lane share a map record.
-const mergeSpan = time.Second
-
-const chunkSize = 64 << 10
-
-// Writer moves what a worker writes from its pipes into the file. Bytes go from
-// pipe to file inside the kernel (splice(2)), so that none is lost if this process
-// is killed: it is in the one or in the other.
+// Writer moves what a worker writes from its pipes into the file. Bytes go from pipe to file inside the kernel
+// (splice(2)), so that none is lost if this process is killed: it is in one of the two.
 type Writer struct {
 	path  string
 	log   *os.File
@@ -39,18 +39,17 @@ type Writer struct {
 	openAt   time.Time
 	lineEnd  chan struct{} // closed when the open line ends
 
-	// What others ask for meanwhile.
+	// What may be read meanwhile.
 	size    atomic.Int64
 	taken   atomic.Int64 // bytes that came out of pipes
 	dropped atomic.Int64
 	failure atomic.Pointer[error] // of the file; output is thrown away from then on
-	news    sync.Mutex
-	changed chan struct{} // closed when bytes were added or the log ended
+	state   sync.Mutex            // held for changed and ended
+	changed chan struct{}         // closed when bytes were added or the log ended
 	ended   bool
 }
 
-// Create makes the file of a rank's attempt. An existing one is never touched: it
-// is an error.
+// Create makes the file of a rank's attempt. An existing one is never touched: it is an error.
 func Create(path string) (*Writer, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("make log folder: %w", err)
@@ -88,9 +87,8 @@ func open(path string, flags int) (*Writer, error) {
 // Path returns where the log is.
 func (w *Writer) Path() string { return w.path }
 
-// Pump moves everything from pipe, which must be in non-blocking mode, into the
-// file until its end. The worker never waits for the disk's mood: when the file
-// cannot be written, output is read and thrown away, and counted.
+// Pump moves everything from pipe, which must be in non-blocking mode, into the file until its end. The worker never
+// waits for the disk: when the file cannot be written, output is read and thrown away, and counted.
 func (w *Writer) Pump(pipe *os.File, lane Lane) error {
 	raw, err := pipe.SyscallConn()
 	if err != nil {
@@ -114,8 +112,7 @@ func (w *Writer) Pump(pipe *os.File, lane Lane) error {
 	return moveErr
 }
 
-// move takes what is in the pipe, at most a chunk. It returns EAGAIN when there
-// is nothing, and 0 at the end.
+// move takes what is in the pipe, at most a chunk. It returns EAGAIN when there is nothing, and 0 at the end.
 func (w *Writer) move(fd int, lane Lane) (int, error) {
 	w.lockTurn(lane)
 	defer w.mu.Unlock()
@@ -139,7 +136,7 @@ func (w *Writer) move(fd int, lane Lane) (int, error) {
 func (w *Writer) splice(fd int) (int, error) {
 	for {
 		off := w.size.Load()
-		n, err := unix.Splice(fd, nil, int(w.log.Fd()), &off, chunkSize, unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
+		n, err := unix.Splice(fd, nil, int(w.log.Fd()), &off, chunk, unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
@@ -151,7 +148,7 @@ func (w *Writer) splice(fd int) (int, error) {
 }
 
 func (w *Writer) copy(fd int) (int, error) {
-	buf := make([]byte, chunkSize)
+	buf := make([]byte, chunk)
 	n, err := unix.Read(fd, buf)
 	if n <= 0 || err != nil {
 		return 0, err
@@ -164,7 +161,7 @@ func (w *Writer) copy(fd int) (int, error) {
 }
 
 func (w *Writer) discard(fd int) (int, error) {
-	buf := make([]byte, chunkSize)
+	buf := make([]byte, chunk)
 	n, err := unix.Read(fd, buf)
 	if n > 0 {
 		w.taken.Add(int64(n))
@@ -173,14 +170,13 @@ func (w *Writer) discard(fd int) (int, error) {
 	return max(n, 0), err
 }
 
-// fail has output be thrown away from now on.
+// fail throws output away from now on.
 func (w *Writer) fail(path string, err error) {
 	err = fmt.Errorf("write %s: %w", path, err)
 	w.failure.CompareAndSwap(nil, &err)
 }
 
-// lockTurn locks the writer once lane may write: the other has no line open, or
-// has had it open for too long.
+// lockTurn locks the writer once lane may write: the other has no line open, or has had it open for too long.
 func (w *Writer) lockTurn(lane Lane) {
 	for {
 		w.mu.Lock()
@@ -233,29 +229,28 @@ func (w *Writer) noteLine(lane Lane, now time.Time) {
 }
 
 func (w *Writer) announce() {
-	w.news.Lock()
-	defer w.news.Unlock()
+	w.state.Lock()
+	defer w.state.Unlock()
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
 
-// Changed returns a channel that is closed at the next change, and whether the log has
-// ended. It never waits for the file system.
+// Changed returns a channel that is closed at the next change, and whether the log has ended. It never waits for the
+// file system.
 func (w *Writer) Changed() (next <-chan struct{}, ended bool) {
-	w.news.Lock()
-	defer w.news.Unlock()
+	w.state.Lock()
+	defer w.state.Unlock()
 	return w.changed, w.ended
 }
 
 // Size returns how many bytes the file holds. It never waits for the file system.
 func (w *Writer) Size() int64 { return w.size.Load() }
 
-// Taken returns how many bytes were taken from the pipes, kept or not. It never waits for
-// the file system.
+// Taken returns how many bytes were taken from the pipes, kept or not. It never waits for the file system.
 func (w *Writer) Taken() int64 { return w.taken.Load() }
 
-// Failure returns how many bytes were thrown away, and why output could not be written; nil
-// if all is well. It never waits for the file system.
+// Failure returns how many bytes were thrown away, and why output could not be written; nil if all is well. It never
+// waits for the file system.
 func (w *Writer) Failure() (dropped int64, why error) {
 	if failure := w.failure.Load(); failure != nil {
 		why = *failure
@@ -263,8 +258,8 @@ func (w *Writer) Failure() (dropped int64, why error) {
 	return w.dropped.Load(), why
 }
 
-// Removed reports whether the file has lost its name: it is still written, but nobody
-// can open it any more. While it is being written that is not known.
+// Removed reports whether the file has lost its name: it is still written, but nobody can open it any more. While it is
+// being written that is not known.
 func (w *Writer) Removed() bool {
 	if !w.mu.TryLock() {
 		return false
@@ -274,13 +269,13 @@ func (w *Writer) Removed() bool {
 	return unix.Fstat(int(w.log.Fd()), &stat) == nil && stat.Nlink == 0
 }
 
-// Close ends the log. Pumps have ended, or what they would still move is given up. Whoever
-// follows hears of it at once; the files are closed once nobody writes them.
+// Close ends the log. Pumps have ended, or what they would still move is given up. Readers learn of it at once;
+// the files are closed once nobody writes them.
 func (w *Writer) Close() error {
-	w.news.Lock()
+	w.state.Lock()
 	ended := w.ended
 	w.ended = true
-	w.news.Unlock()
+	w.state.Unlock()
 	if ended {
 		return nil
 	}

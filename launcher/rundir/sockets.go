@@ -1,3 +1,5 @@
+//go:build linux
+
 package rundir
 
 import (
@@ -8,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sockets is a folder for sockets and what must not reach a shared home. It is locked as
-// long as the process that made it lives, so that one that was left behind can be told.
+// Sockets is a folder for sockets and what must not reach a shared home. It is locked as long as the process that made
+// it lives, so that one that was left behind can be told.
 type Sockets struct {
 	Dir  string
 	lock *os.File
@@ -32,9 +34,8 @@ const socketsPrefix = "muster-run-"
 // maxSocketPath is what sun_path holds on Linux, less the final zero (unix(7)).
 const maxSocketPath = 107
 
-// bases are the folders that a folder of sockets may be made in, best first.
-// XDG_RUNTIME_DIR is only used where it outlives the login: systemd removes it when the
-// user's last session ends, unless the user lingers.
+// bases are the folders that a folder of sockets may be made in, best first. XDG_RUNTIME_DIR is only used where it
+// outlives the login: systemd removes it when the user's last session ends, unless the user lingers.
 func bases() []string {
 	all := []string{os.TempDir(), "/tmp"}
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" && lingers() {
@@ -56,8 +57,7 @@ func MakeSockets() (*Sockets, error) {
 	return nil, fmt.Errorf("make socket folder: %w", lastErr)
 }
 
-// makeSockets makes the folder under another name first: by its own it is never seen
-// without its lock.
+// makeSockets makes the folder under another name first: by its own it is never seen without its lock.
 func makeSockets(base string) (*Sockets, error) {
 	made, err := os.MkdirTemp(base, "."+socketsPrefix)
 	if err != nil {
@@ -92,8 +92,8 @@ func lockFolder(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// Remove removes a folder of sockets, by the path of one's own or of a process that is no
-// more. Only what muster puts there is removed.
+// Remove removes a folder of sockets, by the path of one's own or of a process that is no more. Only what muster puts
+// there is removed.
 func Remove(dir string) {
 	for _, name := range []string{ControlSocket, SetupEnviron, Observed, Observed + ".new"} {
 		os.Remove(filepath.Join(dir, name))
