@@ -2,7 +2,6 @@ package decode
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -16,16 +15,16 @@ import (
 )
 
 // functions are what expressions can call: pure ones only, so that every machine evaluates a
-// job file to the same job. Those that can make much out of little are limited.
+// job file to the same job. Those that write values out are limited.
 var functions = map[string]function.Function{
 	"append":     appendFunc,
 	"ceil":       stdlib.CeilFunc,
 	"coalesce":   stdlib.CoalesceFunc,
 	"concat":     stdlib.ConcatFunc,
 	"floor":      stdlib.FloorFunc,
-	"format":     limited(stdlib.FormatFunc, checkFormat),
-	"join":       limited(stdlib.JoinFunc, checkJoin),
-	"jsondecode": limited(stdlib.JSONDecodeFunc, checkJSON),
+	"format":     stdlib.FormatFunc,
+	"join":       stdlib.JoinFunc,
+	"jsondecode": stdlib.JSONDecodeFunc,
 	"jsonencode": limited(stdlib.JSONEncodeFunc, checkWeight),
 	"length":     stdlib.LengthFunc,
 	"lower":      stdlib.LowerFunc,
@@ -33,7 +32,7 @@ var functions = map[string]function.Function{
 	"merge":      stdlib.MergeFunc,
 	"min":        stdlib.MinFunc,
 	"range":      stdlib.RangeFunc,
-	"replace":    limited(stdlib.ReplaceFunc, checkReplace),
+	"replace":    stdlib.ReplaceFunc,
 	"split":      stdlib.SplitFunc,
 	"tonumber":   stdlib.MakeToFunc(cty.Number),
 	"tostring":   limited(stdlib.MakeToFunc(cty.String), checkWeight),
@@ -88,63 +87,6 @@ func checkWeight(args []cty.Value) error {
 		return errors.New("a number is too large or too small to be written out")
 	case weight > maxWeight:
 		return errResult
-	}
-	return nil
-}
-
-// checkFormat refuses widths and precisions that fill the memory.
-func checkFormat(args []cty.Value) error {
-	digits := 0
-	for _, c := range args[0].AsString() {
-		if c < '0' || c > '9' {
-			digits = 0
-			continue
-		}
-		if digits++; digits > 3 {
-			return fmt.Errorf("a number of more than three digits in the format; put it into an argument")
-		}
-	}
-	return checkWeight([]cty.Value{cty.TupleVal(args)})
-}
-
-func checkJoin(args []cty.Value) error {
-	separator, size := len(args[0].AsString()), 0
-	for _, part := range args[1:] {
-		for it := part.ElementIterator(); it.Next(); {
-			size += separator
-			if _, element := it.Element(); element.IsKnown() && !element.IsNull() {
-				size += len(element.AsString())
-			}
-			if size > maxResult {
-				return errResult
-			}
-		}
-	}
-	return nil
-}
-
-func checkReplace(args []cty.Value) error {
-	text, old, replacement := args[0].AsString(), args[1].AsString(), args[2].AsString()
-	if len(text)+strings.Count(text, old)*len(replacement) > maxResult {
-		return errResult
-	}
-	return nil
-}
-
-// checkJSON refuses text that is nested so deep that decoding it, which is recursive, would
-// end the program.
-func checkJSON(args []cty.Value) error {
-	depth := 0
-	for _, c := range args[0].AsString() {
-		switch c {
-		case '[', '{':
-			depth++
-		case ']', '}':
-			depth--
-		}
-		if depth > maxNesting {
-			return fmt.Errorf("the JSON text is nested more than %d levels deep", maxNesting)
-		}
 	}
 	return nil
 }

@@ -16,13 +16,23 @@ const (
 // they do not.
 func checkShape(text []byte, filename string) *hcl.Diagnostic {
 	tokens, _ := hclsyntax.LexConfig(text, filename, hcl.InitialPos)
-	brackets, operators := nesting{open: map[hclsyntax.TokenType]int{}}, 0
+	depth, operators := 0, 0
 	for _, token := range tokens {
-		brackets.add(token.Type)
-		if !plain[token.Type] {
+		switch token.Type {
+		case hclsyntax.TokenOBrace, hclsyntax.TokenOParen, hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc, hclsyntax.TokenTemplateInterp:
+			depth++
+		case hclsyntax.TokenOBrack, hclsyntax.TokenTemplateControl: // also one after the other: a[0][0], %{if}%{if}
+			depth++
+			operators++
+		case hclsyntax.TokenCBrace, hclsyntax.TokenCParen, hclsyntax.TokenCQuote, hclsyntax.TokenCHeredoc, hclsyntax.TokenCBrack,
+			hclsyntax.TokenTemplateSeqEnd:
+			depth = max(0, depth-1) // the parser skips stray ones
+		case hclsyntax.TokenIdent, hclsyntax.TokenNumberLit, hclsyntax.TokenStringLit, hclsyntax.TokenQuotedLit, hclsyntax.TokenNewline,
+			hclsyntax.TokenComma, hclsyntax.TokenEqual, hclsyntax.TokenColon, hclsyntax.TokenComment:
+		default:
 			operators++
 		}
-		if brackets.depth > maxNesting || operators > maxOperators {
+		if depth > maxNesting || operators > maxOperators {
 			return &hcl.Diagnostic{
 				Severity: hcl.DiagError,
 				Summary:  "Job file too complex",
@@ -32,51 +42,4 @@ func checkShape(text []byte, filename string) *hcl.Diagnostic {
 		}
 	}
 	return nil
-}
-
-// nesting counts brackets that are open. Each kind is counted by itself, so that
-// stray closing brackets, which the parser skips, hide no opening ones.
-type nesting struct {
-	open  map[hclsyntax.TokenType]int // by the opening token
-	depth int
-}
-
-// opens and closes are the brackets; a closing token has its opening ones.
-var (
-	opens = map[hclsyntax.TokenType]bool{
-		hclsyntax.TokenOBrace: true, hclsyntax.TokenOParen: true, hclsyntax.TokenOBrack: true, hclsyntax.TokenOQuote: true,
-		hclsyntax.TokenOHeredoc: true, hclsyntax.TokenTemplateInterp: true, hclsyntax.TokenTemplateControl: true,
-	}
-	closes = map[hclsyntax.TokenType][]hclsyntax.TokenType{
-		hclsyntax.TokenCBrace:         {hclsyntax.TokenOBrace},
-		hclsyntax.TokenCParen:         {hclsyntax.TokenOParen},
-		hclsyntax.TokenCBrack:         {hclsyntax.TokenOBrack},
-		hclsyntax.TokenCQuote:         {hclsyntax.TokenOQuote},
-		hclsyntax.TokenCHeredoc:       {hclsyntax.TokenOHeredoc},
-		hclsyntax.TokenTemplateSeqEnd: {hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl},
-	}
-)
-
-// plain are the tokens that make no expression deeper. Square brackets and
-// directives can do so one after the other: a[0][0], %{if}%{if}.
-var plain = map[hclsyntax.TokenType]bool{
-	hclsyntax.TokenOBrace: true, hclsyntax.TokenOParen: true, hclsyntax.TokenOQuote: true, hclsyntax.TokenOHeredoc: true,
-	hclsyntax.TokenCBrace: true, hclsyntax.TokenCParen: true, hclsyntax.TokenCQuote: true, hclsyntax.TokenCHeredoc: true,
-	hclsyntax.TokenTemplateInterp: true, hclsyntax.TokenTemplateSeqEnd: true, hclsyntax.TokenCBrack: true,
-	hclsyntax.TokenIdent: true, hclsyntax.TokenNumberLit: true, hclsyntax.TokenStringLit: true, hclsyntax.TokenQuotedLit: true,
-	hclsyntax.TokenNewline: true, hclsyntax.TokenComma: true, hclsyntax.TokenEqual: true, hclsyntax.TokenComment: true,
-}
-
-func (n *nesting) add(t hclsyntax.TokenType) {
-	if opens[t] {
-		n.open[t]++
-		n.depth++
-	}
-	for _, opening := range closes[t] {
-		if n.open[opening] > 0 {
-			n.open[opening]--
-			n.depth--
-			break
-		}
-	}
 }

@@ -41,10 +41,10 @@ func (h Host) Key() string { return fmt.Sprintf("%s %d", strings.ToLower(h.Addre
 // commas.
 func Expand(text string) ([]Host, *Error) {
 	var hosts []Host
-	for _, entry := range splitHosts(text) {
+	for _, entry := range splitAtCommas(fragment{text, 0}) {
 		more, err := entry.hosts()
 		if err == nil && len(hosts)+len(more) > Max {
-			err = entry.problem(0, len(entry.text), "there can be at most %d hosts", Max)
+			err = entry.wrong("there can be at most %d hosts", Max)
 		}
 		if err != nil {
 			err.Text = text
@@ -55,52 +55,83 @@ func Expand(text string) ([]Host, *Error) {
 	return hosts, nil
 }
 
+// WithPort writes an address with its port.
+func WithPort(address string, port int) string {
+	if strings.Contains(address, ":") {
+		address = "[" + address + "]"
+	}
+	return fmt.Sprintf("%s:%d", address, port)
+}
+
+// CheckUser refuses what is no user name. Names of Windows domains have a
+// backslash, others an @.
+func CheckUser(user string) *Error {
+	all := fragment{user, 0}
+	switch {
+	case user == "":
+		return all.problem(0, 1, "the user name is empty")
+	case user[0] == '-':
+		return all.problem(0, 1, "a user name cannot begin with \"-\": ssh would take it for an option")
+	}
+	for i, c := range user {
+		if c > 0x7f || !isAlphanumeric(byte(c)) && !strings.ContainsRune(`._-\@+$`, c) {
+			return all.problem(i, len(string(c)), "a user name cannot have %q", c)
+		}
+	}
+	return nil
+}
+
 // fragment is a part of an entry, with its place in it.
 type fragment struct {
 	text   string
 	offset int
 }
 
-func (f fragment) slice(low, high int) fragment {
-	return fragment{f.text[low:high], f.offset + low}
+func (f fragment) slice(low, high int) fragment { return fragment{f.text[low:high], f.offset + low} }
+
+// wrong is a problem of all of the fragment.
+func (f fragment) wrong(format string, args ...any) *Error {
+	return f.problem(0, len(f.text), format, args...)
 }
 
 func (f fragment) problem(offset, length int, format string, args ...any) *Error {
 	return &Error{Offset: f.offset + offset, Length: length, Problem: fmt.Sprintf(format, args...)}
 }
 
-// splitHosts splits at the commas outside brackets.
-func splitHosts(text string) []fragment {
-	var parts []fragment
-	depth, start := 0, 0
-	add := func(end int) {
-		part := text[start:end]
-		blank := len(part) - len(strings.TrimLeft(part, " "))
-		parts = append(parts, fragment{strings.Trim(part, " "), start + blank})
-		start = end + 1
-	}
-	for i := range len(text) {
-		switch text[i] {
-		case '[':
+// outside are the places of a character that is not within brackets.
+func (f fragment) outside(wanted byte) (places []int) {
+	depth := 0
+	for i := range len(f.text) {
+		switch c := f.text[i]; {
+		case c == '[':
 			depth++
-		case ']':
+		case c == ']':
 			depth = max(0, depth-1)
-		case ',':
-			if depth == 0 {
-				add(i)
-			}
+		case c == wanted && depth == 0:
+			places = append(places, i)
 		}
 	}
-	add(len(text))
+	return places
+}
+
+// splitAtCommas splits at the commas outside brackets, and takes blanks off.
+func splitAtCommas(f fragment) (parts []fragment) {
+	start := 0
+	for _, end := range append(f.outside(','), len(f.text)) {
+		part := f.slice(start, end)
+		blank := len(part.text) - len(strings.TrimLeft(part.text, " "))
+		parts = append(parts, fragment{strings.Trim(part.text, " "), part.offset + blank})
+		start = end + 1
+	}
 	return parts
 }
 
 // hosts expands one [USER@]HOST[:PORT].
-func (f fragment) hosts() ([]Host, *Error) {
-	user, rest := "", f
+func (f fragment) hosts() (hosts []Host, err *Error) {
+	prefix, rest := "", f
 	if i := strings.LastIndexByte(f.text, '@'); i >= 0 {
-		user, rest = f.text[:i], f.slice(i+1, len(f.text))
-		if err := CheckUser(user); err != nil {
+		prefix, rest = f.text[:i+1], f.slice(i+1, len(f.text))
+		if err := CheckUser(f.text[:i]); err != nil {
 			err.Offset += f.offset
 			return nil, err
 		}
@@ -118,87 +149,53 @@ func (f fragment) hosts() ([]Host, *Error) {
 		return nil, err
 	}
 	if len(addresses)*len(ports) > Max {
-		return nil, f.problem(0, len(f.text), "there can be at most %d hosts", Max)
+		return nil, f.wrong("there can be at most %d hosts", Max)
 	}
-	return combine(user, addresses, ports), nil
-}
-
-func combine(user string, addresses []string, ports []int) []Host {
-	var hosts []Host
 	for _, address := range addresses {
 		for _, port := range ports {
-			host := Host{Address: address, User: user, Port: port, Written: address}
+			written := address
 			if port != 0 {
-				host.Written = WithPort(address, port)
+				written = WithPort(address, port)
 			}
-			if user != "" {
-				host.Written = user + "@" + host.Written
-			}
-			hosts = append(hosts, host)
+			hosts = append(hosts, Host{address, strings.TrimSuffix(prefix, "@"), port, prefix + written})
 		}
 	}
-	return hosts
+	return hosts, nil
 }
 
 // splitPort splits HOST:PORT. An IPv6 address has its port only after brackets.
 func (f fragment) splitPort() (address, port fragment, err *Error) {
 	end := len(f.text)
-	none := f.slice(end, end)
-	if close := strings.IndexByte(f.text, ']'); f.isBracketed() && close > 0 {
-		switch address = f.slice(1, close); {
-		case close == end-1:
-			return address, none, nil
-		case f.text[close+1] != ':':
-			return address, none, f.problem(close+1, 1, "after the brackets of an IPv6 address comes a port, as in [2001:db8::1]:22")
+	address, port = f, f.slice(end, end)
+	colon := -1
+	if closing := strings.IndexByte(f.text, ']'); closing > 0 && f.text[0] == '[' && strings.Contains(f.text[:closing], ":") {
+		address = f.slice(1, closing)
+		if closing == end-1 {
+			return address, port, nil
 		}
-		return address, f.slice(close+2, end), f.slice(close+2, end).needPort()
-	}
-	colons := outsideBrackets(f.text, ':')
-	if len(colons) != 1 {
-		return f, none, nil
-	}
-	port = f.slice(colons[0]+1, end)
-	return f.slice(0, colons[0]), port, port.needPort()
-}
-
-func (f fragment) needPort() *Error {
-	if f.text == "" {
-		return f.problem(-1, 1, "the port after \":\" is missing")
-	}
-	return nil
-}
-
-// isBracketed is whether the fragment begins with an IPv6 address in brackets,
-// rather than with a range.
-func (f fragment) isBracketed() bool {
-	end := strings.IndexByte(f.text, ']')
-	return strings.HasPrefix(f.text, "[") && end > 0 && strings.Contains(f.text[:end], ":")
-}
-
-func outsideBrackets(text string, wanted byte) (places []int) {
-	depth := 0
-	for i := range len(text) {
-		switch {
-		case text[i] == '[':
-			depth++
-		case text[i] == ']':
-			depth--
-		case text[i] == wanted && depth <= 0:
-			places = append(places, i)
+		if colon = closing + 1; f.text[colon] != ':' {
+			return address, port, f.problem(colon, 1, "after the brackets of an IPv6 address comes a port, as in [2001:db8::1]:22")
 		}
+	} else if colons := f.outside(':'); len(colons) == 1 {
+		colon = colons[0]
+		address = f.slice(0, colon)
+	} else {
+		return address, port, nil
 	}
-	return places
+	if port = f.slice(colon+1, end); port.text == "" {
+		err = f.problem(colon, 1, "the port after \":\" is missing")
+	}
+	return address, port, err
 }
 
 // addresses expands the host part.
 func (f fragment) addresses() ([]string, *Error) {
-	if strings.Contains(f.text, ":") && !strings.Contains(f.text, "[") {
+	switch {
+	case strings.Contains(f.text, ":") && !strings.Contains(f.text, "["):
 		if addr, err := netip.ParseAddr(f.text); err != nil || !addr.Is6() || strings.ContainsAny(addr.Zone(), "/\\ \x00") {
-			return nil, f.problem(0, len(f.text), "%q is neither HOST:PORT nor an IPv6 address", f.text)
+			return nil, f.wrong("%q is neither HOST:PORT nor an IPv6 address", f.text)
 		}
 		return []string{f.text}, nil
-	}
-	switch {
 	case f.text == "":
 		return nil, f.problem(0, 1, "the host name is empty")
 	case f.text[0] == '-':
@@ -206,11 +203,7 @@ func (f fragment) addresses() ([]string, *Error) {
 	case f.text[0] == '.':
 		return nil, f.problem(0, 1, "a host name cannot begin with \".\"")
 	}
-	return f.expandRanges("host name", isHostChar)
-}
-
-func isHostChar(c byte) bool {
-	return isAlphanumeric(c) || c == '.' || c == '-' || c == '_'
+	return f.expandRanges("host name", func(c byte) bool { return isAlphanumeric(c) || c == '.' || c == '-' || c == '_' })
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
@@ -232,35 +225,9 @@ func (f fragment) ports() ([]int, *Error) {
 	for i, text := range texts {
 		port, err := strconv.ParseUint(text, 10, 16)
 		if err != nil || port == 0 {
-			return nil, f.problem(0, len(f.text), "the port %s is not from 1 to 65535", text)
+			return nil, f.wrong("the port %s is not from 1 to 65535", text)
 		}
 		ports[i] = int(port)
 	}
 	return ports, nil
-}
-
-// CheckUser refuses what is no user name. Names of Windows domains have a
-// backslash, others an @.
-func CheckUser(user string) *Error {
-	all := fragment{user, 0}
-	switch {
-	case user == "":
-		return all.problem(0, 1, "the user name is empty")
-	case user[0] == '-':
-		return all.problem(0, 1, "a user name cannot begin with \"-\": ssh would take it for an option")
-	}
-	for i, c := range user {
-		if c > 0x7f || !isAlphanumeric(byte(c)) && !strings.ContainsRune(`._-\@+$`, c) {
-			return all.problem(i, len(string(c)), "a user name cannot have %q", c)
-		}
-	}
-	return nil
-}
-
-// WithPort writes an address with its port.
-func WithPort(address string, port int) string {
-	if strings.Contains(address, ":") {
-		address = "[" + address + "]"
-	}
-	return fmt.Sprintf("%s:%d", address, port)
 }
