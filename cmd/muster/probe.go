@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/muster-dev/muster/launcher"
+	checks "github.com/muster-dev/muster/launcher/check"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/view"
 )
@@ -49,12 +50,14 @@ func probe(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	probed := make([]view.Probed, len(hosts))
+	probed, known := make([]view.Probed, len(hosts)), make([]checks.Host, len(hosts))
 	for i, h := range hosts {
-		of := &found[i]
-		probed[i] = view.Probed{
-			Name: h.Name, Address: h.Address, Facts: of.Facts, ClockOffset: &of.ClockOffset, ClockError: of.ClockError,
-		}
+		f := found[i]
+		probed[i] = view.Probed{Name: h.Name, Address: h.Address, Facts: f.Facts, ClockOffset: &f.ClockOffset, ClockError: f.ClockError}
+		known[i] = checks.Host{Name: h.Name, Facts: f.Facts, ClockOffset: &f.ClockOffset, ClockError: f.ClockError}
+	}
+	for i, findings := range checks.OfHosts(known) {
+		probed[i].Findings = findings
 	}
 	if c.Bool("json") {
 		return view.ProbeJSON(os.Stdout, probed)

@@ -24,8 +24,8 @@ func TestHealthyHostsAreSilent(t *testing.T) {
 		"shared by gloo":    healthy(t, 1, "per_host = 16\nshared = true\ndevices = 8\nbackend = \"gloo\""),
 		"interfaces named":  healthy(t, 2, "", `env = { NCCL_SOCKET_IFNAME = "=eno1", GLOO_SOCKET_IFNAME = "eno1", NCCL_IB_HCA = "mlx5" }`),
 	} {
-		if found := Before(c.Input); len(found) > 0 {
-			t.Errorf("%s:\n%s", name, inWords(found))
+		if found := Run(c.Input, Before); len(found) > 0 {
+			t.Errorf("%s:\n%s", name, listing(found))
 		}
 	}
 }
@@ -45,12 +45,12 @@ func TestWhatIsNotKnownIsNoFinding(t *testing.T) {
 			Devices: &facts.Devices{Inventory: &gpu.Inventory{GPUs: gpus}},
 		}
 	}
-	if found := Before(c.Input); len(found) > 0 {
-		t.Error(inWords(found))
+	if found := Run(c.Input, Before); len(found) > 0 {
+		t.Error(listing(found))
 	}
 	c.Hosts[1].Facts.Devices = nil // not looked at
-	if found := Before(c.Input); len(found) > 0 {
-		t.Error(inWords(found))
+	if found := Run(c.Input, Before); len(found) > 0 {
+		t.Error(listing(found))
 	}
 }
 
@@ -96,9 +96,9 @@ func (s scenario) run(t *testing.T) {
 		c = healthy(t, 2, s.ranks, s.more)
 	}
 	s.wrong(c)
-	found := Before(c.Input)
+	found := Run(c.Input, Before)
 	if len(found) != 1 {
-		t.Fatalf("want one finding, got\n%s", inWords(found))
+		t.Fatalf("want one finding, got\n%s", listing(found))
 	}
 	f := found[0]
 	where := f.Host
@@ -106,7 +106,7 @@ func (s scenario) run(t *testing.T) {
 		where += fmt.Sprint(" ", *f.GPU)
 	}
 	if f.Code != s.code || f.Severity != s.severity || s.where != "-" && where != s.where || !strings.Contains(f.Message, s.says) || !strings.Contains(f.Fix, s.fix) {
-		t.Errorf("want %s %s of %q with %q and %q, got\n%s", s.severity, s.code, s.where, s.says, s.fix, inWords(found))
+		t.Errorf("want %s %s of %q with %q and %q, got\n%s", s.severity, s.code, s.where, s.says, s.fix, listing(found))
 	}
 	if !strings.HasPrefix(f.Message, f.Where()) {
 		t.Errorf("%q does not begin with %q", f.Message, f.Where())
@@ -151,15 +151,15 @@ func TestXidsThatSayNothingOfAGPUAreSilent(t *testing.T) {
 	} {
 		c := healthy(t, 2, "")
 		wrong(c)
-		if found := Before(c.Input); len(found) > 0 {
-			t.Errorf("%s:\n%s", name, inWords(found))
+		if found := Run(c.Input, Before); len(found) > 0 {
+			t.Errorf("%s:\n%s", name, listing(found))
 		}
 	}
 	c := healthy(t, 2, "")
 	xid(1, 3, 48, 1, "DBE")(c)
 	xid(1, 3, 45, 3, "caused by previous Xid 48")(c)
-	if found := Before(c.Input); len(found) != 1 || !strings.Contains(found[0].Message, "Xid 48") {
-		t.Errorf("a consequence beside its cause:\n%s", inWords(found))
+	if found := Run(c.Input, Before); len(found) != 1 || !strings.Contains(found[0].Message, "Xid 48") {
+		t.Errorf("a consequence beside its cause:\n%s", listing(found))
 	}
 }
 
@@ -295,8 +295,8 @@ func TestWhatHoldsAGPUWithoutUsingIt(t *testing.T) {
 	inUse(isOf(901, "/usr/bin/nvidia-cuda-mps-server", "compute", 30<<20))(c.card(0, 1))
 	c.card(0, 2).Memory.Used = ptr(uint64(1 << 30))
 	inUse(bobs)(c.card(0, 5))
-	if found := Before(c.Input); len(found) > 0 {
-		t.Error(inWords(found))
+	if found := Run(c.Input, Before); len(found) > 0 {
+		t.Error(listing(found))
 	}
 }
 
@@ -310,8 +310,8 @@ func TestCardsWithoutABridgeAreWhole(t *testing.T) {
 			linksDown(12)(g)
 		}
 	}
-	if found := Before(c.Input); len(found) > 0 {
-		t.Error(inWords(found))
+	if found := Run(c.Input, Before); len(found) > 0 {
+		t.Error(listing(found))
 	}
 }
 
@@ -327,18 +327,18 @@ func TestPartsOfAGPUAreJudgedOneByOne(t *testing.T) {
 	c.cut(0, 1)
 	g = c.card(0, 0)
 	c.plan("backend = \"gloo\"")
-	if found := Before(c.Input); len(found) > 0 {
-		t.Fatal(inWords(found))
+	if found := Run(c.Input, Before); len(found) > 0 {
+		t.Fatal(listing(found))
 	}
 	g.Processes = []gpu.Process{{PID: 7, Name: "python", Kind: "compute", Memory: ptr(uint64(20 << 30)), GI: ptr(2), CI: ptr(0)}}
 	g.MIG.Instances[1].Used = ptr(uint64(20 << 30))
-	found := Before(c.Input)
+	found := Run(c.Input, Before)
 	if len(found) != 1 || found[0].Code != codes.GPUInUse || !strings.Contains(found[0].Message, "MIG device 1 of GPU 0: 20.0 GiB in use: python (pid 7") {
-		t.Error(inWords(found))
+		t.Error(listing(found))
 	}
 	g.Processes, g.MIG.Instances = nil, g.MIG.Instances[:1]
-	if found := Before(c.Input); len(found) != 1 || found[0].Code != codes.GPUMissing {
-		t.Error(inWords(found))
+	if found := Run(c.Input, Before); len(found) != 1 || found[0].Code != codes.GPUMissing {
+		t.Error(listing(found))
 	}
 }
 
@@ -347,8 +347,8 @@ func TestAGivenPartOfAMachineIsWhole(t *testing.T) {
 	c := healthy(t, 2, "")
 	c.facts(1).Devices.PCIDevices = 16
 	c.facts(1).Environ = map[string]string{"SLURM_JOB_ID": "7"}
-	if found := Before(c.Input); len(found) > 0 {
-		t.Error(inWords(found))
+	if found := Run(c.Input, Before); len(found) > 0 {
+		t.Error(listing(found))
 	}
 }
 
@@ -363,7 +363,7 @@ func TestFindingsComeInOneOrder(t *testing.T) {
 			c.card(i, 1).PCIe.Width = ptr(4)
 			c.card(i, 0).ECC.Aggregate = ptr(uint64(1))
 		}
-		return Before(c.Input)
+		return Run(c.Input, Before)
 	}
 	found := build()
 	if !reflect.DeepEqual(found, build()) {

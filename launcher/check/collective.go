@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/check/gpus"
+	"github.com/muster-dev/muster/launcher/check/rule"
 	"github.com/muster-dev/muster/launcher/collective"
 	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/plan"
@@ -32,7 +34,7 @@ type RunFailed struct {
 // with two others, so that one of them that fails with both is told from a way between two
 // that fails.
 func Collective(m Measured) []Finding {
-	c := &collectiveJudge{judge: &judge{}, Measured: m, byPhase: map[string]map[int]collective.Said{}}
+	c := &collectiveJudge{Measured: m, byPhase: map[string]map[int]collective.Said{}}
 	for _, s := range m.Said {
 		if s.Rank < 0 || s.Rank >= len(m.Plan.Ranks) {
 			continue
@@ -52,15 +54,21 @@ func Collective(m Measured) []Finding {
 	default:
 		c.failed()
 	}
-	sortWorstFirst(c.found)
+	rule.Sort(c.found)
 	return c.found
 }
 
 type collectiveJudge struct {
-	*judge
 	Measured
+	found   []Finding
 	byPhase map[string]map[int]collective.Said
 	pairs   []measuredPair
+}
+
+// add takes a finding about what where says.
+func (c *collectiveJudge) add(where Finding, fix, format string, args ...any) {
+	code, _ := codes.Find(where.Code)
+	c.found = append(c.found, rule.Find(where, fix, format, args...).As(code.Severity)...)
 }
 
 const together = "what keeps them apart is to be looked at there: cable, switch port, firewall, driver; leave a host out by its name in hosts to go on without it"
@@ -69,9 +77,9 @@ const together = "what keeps them apart is to be looked at there: cable, switch 
 func (c *collectiveJudge) failed() {
 	switch {
 	case c.Failed != nil:
-		c.add(Finding{Code: codes.CollectiveFailed, Host: c.Failed.Host}, "", c.Failed.Tail, "ranks did not get through the measuring: %s", c.Failed.Message)
+		c.add(Finding{Code: codes.CollectiveFailed, Host: c.Failed.Host}, c.Failed.Tail, "ranks did not get through the measuring: %s", c.Failed.Message)
 	case len(c.Said) == 0:
-		c.several(codes.CollectiveFailed, "", "muster check without --collective tells what of hosts and torch is known", "ranks have said nothing of what they measured")
+		c.add(Finding{Code: codes.CollectiveFailed}, "muster check without --collective tells what of hosts and torch is known", "ranks have said nothing of what they measured")
 	}
 }
 
@@ -90,12 +98,12 @@ func (c *collectiveJudge) compute() {
 		switch usual := median(times[s.Name]); {
 		case !told || s.Fault != "":
 		case s.State != collective.OK:
-			c.add(where, "", leaveOut, "rank %d could not multiply matrices: %s", rank, stateWords(s, c.Ask))
+			c.add(where, gpus.LeaveOut, "rank %d could not multiply matrices: %s", rank, stateWords(s, c.Ask))
 		case s.Wrong > 0:
-			c.add(where, "", leaveOut+". Run the check again before: a card that computes wrongly once is to be replaced", "rank %d multiplied matrices, and %s wrong", rank, plural.Are(s.Wrong, "number"))
+			c.add(where, gpus.LeaveOut+". Run the check again before: a card that computes wrongly once is to be replaced", "rank %d multiplied matrices, and %s wrong", rank, plural.Are(s.Wrong, "number"))
 		case len(times[s.Name]) > 2 && s.Seconds > 2*usual:
 			where.Code = codes.ComputeSlow
-			c.add(where, "", "the whole job is as slow as its slowest rank: look at heat, power and who else computes there", "rank %d multiplies matrices in %s, the median of its kind is %s", rank, timeWord(s.Seconds), timeWord(usual))
+			c.add(where, "the whole job is as slow as its slowest rank: look at heat, power and who else computes there", "rank %d multiplies matrices in %s, the median of its kind is %s", rank, timeWord(s.Seconds), timeWord(usual))
 		}
 		c.pcie(rank, s)
 	}
@@ -115,7 +123,7 @@ func (c *collectiveJudge) pcie(rank int, s collective.Said) {
 		}
 	}
 	if len(less) > 0 {
-		c.add(c.rankFinding(codes.PCIeUnderLoad, rank), "", "reseat the card or its riser; a slot that is slower than the card by design is meant so, check { ignore = [\""+codes.PCIeUnderLoad+"\"] }",
+		c.add(c.rankFinding(codes.PCIeUnderLoad, rank), "reseat the card or its riser; a slot that is slower than the card by design is meant so, check { ignore = [\""+codes.PCIeUnderLoad+"\"] }",
 			"PCIe link while it is used: %s", strings.Join(less, ", "))
 	}
 }
@@ -136,7 +144,7 @@ func (c *collectiveJudge) together() {
 	all := c.sum(collective.All, c.ranksOn(c.everyHost()...))
 	explained := c.bad(codes.CollectiveHang, "do not get through an all-reduce", func(s sum) string { return s.trouble })
 	if all.trouble != "" && !explained {
-		c.several(codes.CollectiveHang, "", "", "%s do not get through an all-reduce together%s: %s", plural.Of(len(c.Plan.Ranks), "rank"), c.though(), all.trouble)
+		c.add(Finding{Code: codes.CollectiveHang}, "", "%s do not get through an all-reduce together%s: %s", plural.Of(len(c.Plan.Ranks), "rank"), c.though(), all.trouble)
 	}
 	explained = c.bad(codes.CollectiveWrong, "get a wrong sum from an all-reduce", func(s sum) string {
 		if s.wrong > 0 {
@@ -145,7 +153,7 @@ func (c *collectiveJudge) together() {
 		return ""
 	})
 	if all.wrong > 0 && !explained {
-		c.several(codes.CollectiveWrong, "", "", "%s get a wrong sum from an all-reduce%s: %s wrong", plural.Of(len(c.Plan.Ranks), "rank"), c.though(), plural.Are(all.wrong, "number"))
+		c.add(Finding{Code: codes.CollectiveWrong}, "", "%s get a wrong sum from an all-reduce%s: %s wrong", plural.Of(len(c.Plan.Ranks), "rank"), c.though(), plural.Are(all.wrong, "number"))
 	}
 	c.slow()
 	c.rates(all)
@@ -178,7 +186,7 @@ func (c *collectiveJudge) rates(all sum) {
 			words += " to " + last
 		}
 	}
-	c.several(codes.CollectiveRate, "", "", "%s", words)
+	c.add(Finding{Code: codes.CollectiveRate}, "", "%s", words)
 }
 
 // sum is what an all-reduce came to.
@@ -258,10 +266,10 @@ func (c *collectiveJudge) bad(code, what string, wrong func(sum) string) bool {
 	hosts, ways := c.blame(isBad)
 	for _, h := range hosts {
 		at := slices.IndexFunc(c.pairs, func(p measuredPair) bool { return slices.Contains(p.hosts[:], h) && isBad(p) })
-		c.add(Finding{Code: code, Host: c.Plan.Hosts[h].Name}, "", together, "its ranks %s with those of %s: %s", what, c.partners(h, isBad), wrong(c.pairs[at].sum))
+		c.add(Finding{Code: code, Host: c.Plan.Hosts[h].Name}, together, "its ranks %s with those of %s: %s", what, c.partners(h, isBad), wrong(c.pairs[at].sum))
 	}
 	for _, p := range ways {
-		c.several(code, "", together, "%s and %s: their ranks %s together%s: %s", c.Plan.Hosts[p.hosts[0]].Name, c.Plan.Hosts[p.hosts[1]].Name, what, c.withOthers(), wrong(p.sum))
+		c.add(Finding{Code: code}, together, "%s and %s: their ranks %s together%s: %s", c.Plan.Hosts[p.hosts[0]].Name, c.Plan.Hosts[p.hosts[1]].Name, what, c.withOthers(), wrong(p.sum))
 	}
 	return len(hosts)+len(ways) > 0
 }
@@ -340,10 +348,10 @@ func (c *collectiveJudge) slow() {
 	})
 	const fix = "the whole job is as slow as its slowest host: look at the speed that its interface has agreed on (ethtool), at errors of the link, and at who else uses it"
 	for _, h := range hosts {
-		c.add(Finding{Code: codes.CollectiveSlow, Host: c.Plan.Hosts[h].Name}, "", fix, "its ranks sum %s with those of another host at best, the median host's %s", rateWord(1/best[h]), rateWord(1/usual))
+		c.add(Finding{Code: codes.CollectiveSlow, Host: c.Plan.Hosts[h].Name}, fix, "its ranks sum %s with those of another host at best, the median host's %s", rateWord(1/best[h]), rateWord(1/usual))
 	}
 	for _, p := range ways {
-		c.several(codes.CollectiveSlow, "", fix, "%s and %s: their ranks sum %s with each other, the median host's %s", c.Plan.Hosts[p.hosts[0]].Name, c.Plan.Hosts[p.hosts[1]].Name, rateWord(1/p.perByte()), rateWord(1/usual))
+		c.add(Finding{Code: codes.CollectiveSlow}, fix, "%s and %s: their ranks sum %s with each other, the median host's %s", c.Plan.Hosts[p.hosts[0]].Name, c.Plan.Hosts[p.hosts[1]].Name, rateWord(1/p.perByte()), rateWord(1/usual))
 	}
 }
 

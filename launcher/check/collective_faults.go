@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/check/rule"
 	"github.com/muster-dev/muster/launcher/collective"
-	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
 // fault is an error of ranks' own program, of which all say the same.
@@ -44,13 +44,13 @@ func (c *collectiveJudge) fault(f fault) {
 	where, place := c.placeOf(f.ranks)
 	switch first := firstLine(f.Error); {
 	case f.Phase == collective.Torch:
-		c.add(where, "", "say whose torch it is: python = \"~/venv/bin/python\" in the job, or a setup that puts it into PATH; without --collective the check needs none",
+		c.add(where, "say whose torch it is: python = \"~/venv/bin/python\" in the job, or a setup that puts it into PATH; without --collective the check needs none",
 			"torch, by which ranks measure whatever the job's own program is, cannot be loaded %s: %s", place, first)
 	case f.Fault == collective.Unusable:
-		c.add(where, "", "python -c 'import torch; torch.zeros(1, device=\"cuda\")' shows it there too, with the job's setup: where torch.version.cuda is None it is a torch without CUDA, else it needs a driver (nvidia-smi), or a newer one; ranks { backend = \"gloo\" } measures without GPUs",
+		c.add(where, "python -c 'import torch; torch.zeros(1, device=\"cuda\")' shows it there too, with the job's setup: where torch.version.cuda is None it is a torch without CUDA, else it needs a driver (nvidia-smi), or a newer one; ranks { backend = \"gloo\" } measures without GPUs",
 			"torch cannot use CUDA %s: %s", place, first)
 	default:
-		c.add(where, "", "that is an error of the program, and not of what lies between hosts", "ranks could not measure %s: %s: %s", place, f.Fault, first)
+		c.add(where, "that is an error of the program, and not of what lies between hosts", "ranks could not measure %s: %s: %s", place, f.Fault, first)
 	}
 }
 
@@ -69,7 +69,7 @@ func (c *collectiveJudge) placeOf(ranks []int) (where Finding, place string) {
 		return where, fmt.Sprintf("on all %d hosts", len(hosts))
 	case len(hosts) > 1:
 		slices.Sort(names)
-		return where, "on " + text.List(names, mostNamed)
+		return where, "on " + rule.List(names)
 	case len(ranks) == 1 && len(c.ranksOn(hosts[0])) > 1:
 		return c.rankFinding(where.Code, ranks[0]), fmt.Sprintf("in rank %d", ranks[0])
 	}

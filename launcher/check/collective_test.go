@@ -76,7 +76,7 @@ func TestHealthyRanksTellWhatTheyMeasured(t *testing.T) {
 	for hosts := 1; hosts < 10; hosts++ {
 		found := Collective(*measuring(hosts))
 		if len(found) != 1 || found[0].Code != codes.CollectiveRate || !strings.Contains(found[0].Message, "256 MiB") && !strings.Contains(found[0].Message, "0.2 GiB") {
-			t.Errorf("%d hosts:\n%s", hosts, inWords(found))
+			t.Errorf("%d hosts:\n%s", hosts, listing(found))
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestAHostThatIsALittleSlowerIsNotNamed(t *testing.T) {
 	m := measuring(5)
 	m.of(2, anybody, func(s *collective.Said) { s.Seconds = 0.039 })
 	if found := Collective(*m); len(found) != 1 {
-		t.Error(inWords(found))
+		t.Error(listing(found))
 	}
 	m = measuring(5)
 	m.all(collective.All, func(s *collective.Said) { s.Seconds = 0.002 })
@@ -95,7 +95,7 @@ func TestAHostThatIsALittleSlowerIsNotNamed(t *testing.T) {
 	}
 	m.of(2, anybody, func(s *collective.Said) { s.Seconds = 0.008 })
 	if found := Collective(*m); len(found) != 1 {
-		t.Error(inWords(found))
+		t.Error(listing(found))
 	}
 }
 
@@ -145,7 +145,7 @@ func TestWhoIsSlowOrWrongOrHangsIsNamed(t *testing.T) {
 		test.wrong(m)
 		found := slices.DeleteFunc(Collective(*m), func(f Finding) bool { return f.Code == codes.CollectiveRate })
 		if len(found) != 1 || found[0].Code != test.code || found[0].Host != test.where || !strings.Contains(found[0].Message, test.says) {
-			t.Errorf("%s: want %s of %q with %q, got\n%s", test.name, test.code, test.where, test.says, inWords(found))
+			t.Errorf("%s: want %s of %q with %q, got\n%s", test.name, test.code, test.where, test.says, listing(found))
 		}
 	}
 }
@@ -202,7 +202,7 @@ func TestAnErrorOfTheRanksProgramIsTheOneFindingAndNoHang(t *testing.T) {
 		found := Collective(*m)
 		if len(found) != 1 || found[0].Code != codes.CollectiveFailed || found[0].Host != test.where || (found[0].Rank != nil) != test.rank ||
 			!strings.Contains(found[0].Message, test.says) || !strings.Contains(found[0].Fix, test.fix) {
-			t.Errorf("%s: got\n%s", test.name, inWords(found))
+			t.Errorf("%s: got\n%s", test.name, listing(found))
 		}
 	}
 }

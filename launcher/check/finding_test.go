@@ -13,24 +13,20 @@ func TestAJobFileHasTheLastWordOnFindings(t *testing.T) {
 	found := []Finding{{Code: codes.GPULost, Severity: Fail}, {Code: codes.PCIeNarrow, Severity: Warn}, {Code: codes.ECCHistory, Severity: Info}}
 	got := Apply(found, config.Check{Ignore: []string{codes.GPULost}, Severity: map[string]Severity{codes.ECCHistory: Fail, codes.PCIeNarrow: Info}})
 	if len(got) != 2 || got[0].Code != codes.ECCHistory || got[0].Severity != Fail || got[1].Severity != Info || Verdict(got) != Failed {
-		t.Error(inWords(got))
+		t.Error(listing(got))
 	}
 	if got := Apply(found, config.Check{}); len(got) != 3 || Verdict(got) != Failed {
-		t.Error(inWords(got))
+		t.Error(listing(got))
 	}
 	if found[0].Severity != Fail || Verdict(found[1:]) != Warned || Verdict(found[2:]) != Passed || Verdict(nil) != Passed {
 		t.Error("verdicts, or the findings given are changed")
 	}
 }
 
-// What the plan says is found by the same means.
-func TestThePlansOwnWordsAreFindings(t *testing.T) {
+func TestRefusalsOfAPlanAreFindings(t *testing.T) {
 	p := &plan.Plan{Warnings: []plan.Problem{{Code: "slow_group", Host: "a", Message: "a: slow"}, {Code: "busy_device", Message: "said by gpu_in_use"}}}
-	if got := Planned(p.Warnings); len(got) != 1 || got[0].Code != "slow_group" || got[0].Severity != Warn || got[0].Host != "a" {
-		t.Error(inWords(got))
-	}
 	if got := Refused(p.Warnings); len(got) != 2 || Verdict(got) != Failed {
-		t.Error(inWords(got))
+		t.Error(listing(got))
 	}
 }
 
@@ -47,5 +43,13 @@ func TestAFindingsJSONIsThatOfTheContract(t *testing.T) {
 	got, err := json.Marshal(Finding{Code: codes.GPULost, Severity: Fail, Host: "a", GPU: ptr(3), Message: "m"})
 	if want := `{"code":"gpu_lost","severity":"fail","host":"a","gpu":3,"rank":null,"message":"m","fix":"","attempt":0,"at":0}`; err != nil || string(got) != want {
 		t.Errorf("%s %v", got, err)
+	}
+}
+
+// The same thing in other words is the same thing.
+func TestAFindingIsKnownByWhatItIsAbout(t *testing.T) {
+	a, b := Finding{Code: "a", Host: "h", GPU: ptr(1), Message: "x"}, Finding{Code: "a", Host: "h", GPU: ptr(1), Message: "y"}
+	if Key(a) != Key(b) || Key(a) == Key(Finding{Code: "a", Host: "h", Rank: ptr(1)}) {
+		t.Errorf("%q and %q", Key(a), Key(b))
 	}
 }

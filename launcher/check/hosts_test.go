@@ -75,16 +75,16 @@ func TestNCCLThatRefusesMIGDevicesFailsTheCheck(t *testing.T) {
 		inParts(test.nccl, test.cuda)(c)
 		c.plan(test.ranks)
 		var found []Finding
-		for _, f := range Before(c.Input) {
+		for _, f := range Run(c.Input, Before) {
 			if f.Code == codes.NCCLSharedGPU {
 				found = append(found, f)
 			}
 		}
 		switch {
 		case test.want == "" && len(found) > 0:
-			t.Errorf("%+v: %s", test, inWords(found))
+			t.Errorf("%+v: %s", test, listing(found))
 		case test.want != "" && (len(found) != 1 || found[0].Severity != test.want || !strings.Contains(found[0].Message, test.says)):
-			t.Errorf("%+v: %s", test, inWords(found))
+			t.Errorf("%+v: %s", test, listing(found))
 		}
 	}
 }
@@ -93,8 +93,8 @@ func TestNCCLThatRefusesMIGDevicesFailsTheCheck(t *testing.T) {
 func TestNCCLThatMaySharesAGPU(t *testing.T) {
 	c := healthy(t, 1, "per_host = 4\ndevices = 2\nshared = true", `env = { NCCL_MULTI_RANK_GPU_ENABLE = "1" }`)
 	runs(0, "2.12.0", "2.30.1")(c)
-	if found := Before(c.Input); len(found) > 0 {
-		t.Error(inWords(found))
+	if found := Run(c.Input, Before); len(found) > 0 {
+		t.Error(listing(found))
 	}
 }
 
@@ -104,14 +104,14 @@ func TestAProgramThatWorkersMayFindIsNotMissing(t *testing.T) {
 	for name, more := range map[string]string{"setup": `setup = "source venv/bin/activate"`, "python": `python = "venv/bin/python"`, "PATH": `env = { PATH = "/opt/bin" }`} {
 		c := healthy(t, 2, "", more)
 		c.facts(1).Software = &facts.Software{Missing: "there is no python in PATH (/bin)"}
-		if found := Before(c.Input); len(found) > 0 {
-			t.Errorf("%s:\n%s", name, inWords(found))
+		if found := Run(c.Input, Before); len(found) > 0 {
+			t.Errorf("%s:\n%s", name, listing(found))
 		}
 	}
 	c := healthy(t, 2, "", `setup = "source venv/bin/activate"`)
 	c.Hosts[1].Software = facts.Software{Missing: "there is no python in PATH (/bin)"}
-	if found := Before(c.Input); len(found) != 1 || found[0].Code != codes.CommandMissing {
-		t.Errorf("after setup:\n%s", inWords(found))
+	if found := Run(c.Input, Before); len(found) != 1 || found[0].Code != codes.CommandMissing {
+		t.Errorf("after setup:\n%s", listing(found))
 	}
 }
 
@@ -188,8 +188,8 @@ func TestMemlockMattersToInfiniBandOnly(t *testing.T) {
 	raised.LimitsRaised = true
 	for name, c := range map[string]*cluster{"one host": one, "gloo": gloo, "no InfiniBand": without, "raised": raised} {
 		c.facts(0).Limits.Memlock = small
-		if found := Before(c.Input); len(found) > 0 {
-			t.Errorf("%s:\n%s", name, inWords(found))
+		if found := Run(c.Input, Before); len(found) > 0 {
+			t.Errorf("%s:\n%s", name, listing(found))
 		}
 	}
 }
@@ -200,8 +200,8 @@ func TestAPortThatIsDownEverywhereIsSilent(t *testing.T) {
 	everywhere(func(f *facts.Host) {
 		f.HCAs = append(f.HCAs, facts.HCA{Name: "mlx5_0", Port: 2, State: "down", PhysState: "polling", LinkLayer: "InfiniBand"})
 	})(c)
-	if found := Before(c.Input); len(found) > 0 {
-		t.Error(inWords(found))
+	if found := Run(c.Input, Before); len(found) > 0 {
+		t.Error(listing(found))
 	}
 }
 
@@ -211,12 +211,12 @@ func TestClocksAreComparedWithEachOther(t *testing.T) {
 	for i := range c.Hosts {
 		c.Hosts[i].ClockOffset = ptr(500.0 + 0.3*float64(i))
 	}
-	if found := Before(c.Input); len(found) > 0 {
-		t.Error(inWords(found))
+	if found := Run(c.Input, Before); len(found) > 0 {
+		t.Error(listing(found))
 	}
 	c.Hosts[1].ClockOffset, c.Hosts[1].ClockError = ptr(510.0), 15
-	if found := Before(c.Input); len(found) > 0 {
-		t.Errorf("within the error of measuring:\n%s", inWords(found))
+	if found := Run(c.Input, Before); len(found) > 0 {
+		t.Errorf("within the error of measuring:\n%s", listing(found))
 	}
 }
 
@@ -233,7 +233,7 @@ var cutNetworks = []scenario{
 		for i := range c.Hosts {
 			c.Hosts[i].Reach = append(c.Hosts[i].Reach, Reach{Addr: "10.1.0.1"})
 		}
-		c.MasterAddr = "10.0.0.1"
+		c.Meeting.MasterAddr = "10.0.0.1"
 	}},
 	{code: codes.Unreachable, severity: Fail, where: "gpu02", says: "at 10.0.0.2 it is not reached by every host: not by gpu01", wrong: func(c *cluster) {
 		c.Hosts[0].Reach = append(c.Hosts[0].Reach, Reach{Of: 1, Addr: "10.0.0.2:9", Error: "no route to host"})
@@ -267,8 +267,8 @@ func TestANameThatLeadsBackIsSilentWithTorch(t *testing.T) {
 		"torch": healthy(t, 2, "backend = \"gloo\""), "NCCL": healthy(t, 2, "", `program = "jax"`), "one host": healthy(t, 1, "backend = \"gloo\"", `program = "jax"`),
 	} {
 		everywhere(func(f *facts.Host) { f.HostnameAddrs = []string{"127.0.1.1"} })(c)
-		if found := Before(c.Input); len(found) > 0 {
-			t.Errorf("%s:\n%s", name, inWords(found))
+		if found := Run(c.Input, Before); len(found) > 0 {
+			t.Errorf("%s:\n%s", name, listing(found))
 		}
 	}
 }
@@ -276,9 +276,9 @@ func TestANameThatLeadsBackIsSilentWithTorch(t *testing.T) {
 // What leads to no other host is said on every host (B30).
 func TestABridgeIsNoWayToOtherHosts(t *testing.T) {
 	for value, want := range map[string]string{"docker0": "docker0 is docker's bridge", "lo": "lo is loopback", "=eno2": "eno2 is down"} {
-		found := Before(healthy(t, 2, "", `env = { NCCL_SOCKET_IFNAME = "`+value+`" }`).Input)
+		found := Run(healthy(t, 2, "", `env = { NCCL_SOCKET_IFNAME = "`+value+`" }`).Input, Before)
 		if len(found) != 2 || found[0].Code != codes.InterfaceUnfit || !strings.Contains(found[0].Message, want) || found[1].Host != "gpu02" {
-			t.Errorf("%s:\n%s", value, inWords(found))
+			t.Errorf("%s:\n%s", value, listing(found))
 		}
 	}
 }
@@ -289,13 +289,13 @@ func TestWhoCannotReachWhomIsATable(t *testing.T) {
 	c.facts(0).NICs = append(c.facts(0).NICs, facts.NIC{Name: "ib0", Up: true, MTU: 2044, Addresses: []string{"10.1.0.1"}})
 	c.Hosts[1].Reach = []Reach{{Addr: "10.0.0.1:1", Error: "no answer within 5s"}, {Addr: "10.1.0.1:1", From: "10.1.0.2"}}
 	c.Hosts[2].Reach = []Reach{{Addr: "10.0.0.1:1", From: "10.0.0.3"}, {Addr: "10.1.0.1:1", Error: "network is unreachable"}}
-	found := Before(c.Input)
+	found := Run(c.Input, Before)
 	want := `gpu01: none of its addresses is reached by every host
   FROM   10.0.0.1 (eno1)          10.1.0.1 (ib0)
   gpu01  yes, from 10.0.0.1       not tried
   gpu02  no: no answer within 5s  yes, from 10.1.0.2
   gpu03  yes, from 10.0.0.3       no: network is unreachable`
 	if len(found) != 1 || found[0].Message != want {
-		t.Error(inWords(found))
+		t.Error(listing(found))
 	}
 }

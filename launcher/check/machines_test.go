@@ -142,8 +142,8 @@ func (c *cluster) cut(host, n int) {
 
 func (c *cluster) facts(host int) *facts.Host { return &c.Hosts[host].Facts }
 
-// text is findings as a test fails with them.
-func inWords(found []Finding) string {
+// listing is findings as a test fails with them.
+func listing(found []Finding) string {
 	var b strings.Builder
 	for _, f := range found {
 		card, rank := "-", "-"

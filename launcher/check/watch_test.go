@@ -41,7 +41,7 @@ func says(t *testing.T, found []Finding, want ...string) {
 		ok = found[i].Code == want[2*i] && strings.Contains(found[i].Message, want[2*i+1])
 	}
 	if !ok {
-		t.Errorf("want %q, got\n%s", want, inWords(found))
+		t.Errorf("want %q, got\n%s", want, listing(found))
 	}
 }
 
@@ -71,7 +71,7 @@ func TestARankThatOpenedGPU0IsToldTheFix(t *testing.T) {
 	says(t, found, codes.ExtraGPU, "rank 11 on gpu02 opened GPU 0 (0000:18:00.0), which is rank 8's: memory of it is taken (0.5 GiB)")
 	f := found[0]
 	if f.Severity != Warn || f.Host != "gpu02" || *f.GPU != 0 || *f.Rank != 11 || !strings.Contains(f.Fix, "call torch.cuda.set_device(LOCAL_RANK) before the first CUDA call") {
-		t.Error(inWords(found))
+		t.Error(listing(found))
 	}
 	says(t, w.See(s)) // once
 	for _, rank := range []int{9, 10, 12, 13, 14, 15} {
@@ -128,7 +128,7 @@ func TestARankThatIgnoresItsNumberIsOnTheWrongGPU(t *testing.T) {
 	stopped := Apply(found, config.Check{WrongGPU: config.WrongGPUStop})
 	lenient := Apply(found, config.Check{WrongGPU: config.WrongGPUStop, Ignore: []string{codes.SharedGPU}, Severity: map[string]Severity{codes.WrongGPU: Info}})
 	if Verdict(found) != Warned || Verdict(stopped) != Failed || len(lenient) != 1 || Verdict(lenient) != Passed {
-		t.Errorf("%s%s", inWords(stopped), inWords(lenient))
+		t.Errorf("%s%s", listing(stopped), listing(lenient))
 	}
 }
 
@@ -139,7 +139,7 @@ func TestARankOnAnotherRanksGPUIsSaidAtOnce(t *testing.T) {
 	found := w.See(s)
 	says(t, found, codes.SharedGPU, "ranks 5-6 on gpu01 are all on GPU 6", codes.WrongGPU, "rank 5 on gpu01 runs on GPU 6 (0000:78:00.0), which is rank 6's; the plan gave it GPU 5 (0000:68:00.0)")
 	if !strings.Contains(found[1].Fix, "cuda:LOCAL_RANK, not cuda:RANK") {
-		t.Error(inWords(found))
+		t.Error(listing(found))
 	}
 }
 
@@ -157,7 +157,7 @@ func TestARankOutsideThePlan(t *testing.T) {
 	found := w.See(Sight{At: 1, Usage: gpu.Usage{Holders: []gpu.Holder{holder(0, uuid(0, 2), 1<<30), holder(1, uuid(0, 7), 1<<30)}}})
 	says(t, found, codes.WrongGPU, "rank 1 on gpu01 runs on a GPU that the plan does not have ("+uuid(0, 7)+"); the plan gave it GPU 3")
 	if !strings.Contains(found[0].Fix, "CUDA_VISIBLE_DEVICES") || found[0].GPU != nil {
-		t.Error(inWords(found))
+		t.Error(listing(found))
 	}
 }
 
@@ -183,7 +183,7 @@ func TestRanksThatShareByPlanAreSilent(t *testing.T) {
 	found := w.See(s)
 	says(t, found, codes.ForeignProcess, "python3 (pid 77, bob")
 	if !w.Proven() || found[0].Severity != Info {
-		t.Error(inWords(found))
+		t.Error(listing(found))
 	}
 }
 
@@ -214,7 +214,7 @@ func TestDataLoadersOnGPUsAreSaidPerRankOnceUntilTheyDouble(t *testing.T) {
 	found := w.See(s)
 	says(t, found, codes.ChildOnGPU, "8 child processes of ranks 0-1 on gpu01 hold memory of GPUs by themselves (3.9 GiB): python (pid 3000, 0.5 GiB) and 7 more")
 	if !strings.Contains(found[0].Fix, "data loader workers should not touch CUDA") || found[0].Rank != nil {
-		t.Error(inWords(found))
+		t.Error(listing(found))
 	}
 	s.Holders = append(s.Holders, child(1, 3100, uuid(0, 1)))
 	says(t, w.See(s))
@@ -235,7 +235,7 @@ func TestARankWithoutAGPUIsSaidAfterAWhile(t *testing.T) {
 	found := w.See(s)
 	says(t, found, codes.RankWithoutGPU, "ranks 5-6 on gpu01 have opened no GPU 61 s after the start")
 	if found[0].Severity != Info {
-		t.Error(inWords(found))
+		t.Error(listing(found))
 	}
 	s.Holders = append(s.Holders, holder(6, uuid(0, 6), 1<<30))
 	says(t, w.See(s))
@@ -243,7 +243,7 @@ func TestARankWithoutAGPUIsSaidAfterAWhile(t *testing.T) {
 	found = w.See(s)
 	says(t, found, codes.RankWithoutGPU, "rank 5 on gpu01 has opened no GPU 301 s after the start; the plan gave it GPU 5 (0000:68:00.0)")
 	if found[0].Severity != Warn || *found[0].Rank != 5 || *found[0].GPU != 5 {
-		t.Error(inWords(found))
+		t.Error(listing(found))
 	}
 	says(t, w.See(s))
 }
@@ -261,7 +261,7 @@ func TestOnlyForeignProcessesThatCameLaterAreSaid(t *testing.T) {
 	found := w.See(s)
 	says(t, found, codes.ForeignProcess, "gpu01 GPU 1: a process that is not of this run has come to GPU 1 (0000:28:00.0), which is rank 1's: python3 (pid 4343, bob, 10.0 GiB)")
 	if found[0].Severity != Warn || *found[0].Rank != 1 {
-		t.Error(inWords(found))
+		t.Error(listing(found))
 	}
 	says(t, w.See(s))
 }
@@ -342,7 +342,7 @@ func TestWhatCannotBeSeenIsSaidOnce(t *testing.T) {
 	found := w.See(s)
 	says(t, found, codes.CrowdedGPU, "gpu01 GPU 0: 8 processes hold memory of GPU 0 (0000:18:00.0), which is rank 0's", codes.RankWithoutGPU, "rank 3 on gpu01 has opened no GPU 100 s after the start")
 	if !strings.Contains(found[0].Fix, "set_device(LOCAL_RANK)") {
-		t.Error(inWords(found))
+		t.Error(listing(found))
 	}
 }
 
@@ -351,7 +351,7 @@ func TestADriverThatDoesNotAnswerIsSaidOnce(t *testing.T) {
 	found := w.See(Sight{At: 100, Usage: gpu.Usage{Error: "no answer within 20s"}})
 	says(t, found, codes.CannotSee, "gpu01: its GPUs cannot be looked at (no answer within 20s)")
 	if found[0].Severity != Warn {
-		t.Error(inWords(found))
+		t.Error(listing(found))
 	}
 	says(t, w.See(Sight{At: 110, Usage: gpu.Usage{Error: "no answer within 20s"}}))
 	none := NewWatch(healthy(t, 1, "per_host = 2\ndevices = \"none\"").Plan)

@@ -1,10 +1,12 @@
 package plan_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/check/lint"
+	"github.com/muster-dev/muster/launcher/check/rule"
 	"github.com/muster-dev/muster/launcher/config"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/plan"
@@ -111,5 +113,5 @@ func TestTheUsersOwnAllocatorStringIsMergedKeyByKey(t *testing.T) {
 	if strings.Contains(got, "128") {
 		t.Errorf("the block wins over the user's own: %s", got)
 	}
-	mustHold(t, inWords(lint.Libraries(p, m)), "max_split_size")
+	mustHold(t, fmt.Sprint(lint.Libraries.Judge(&rule.Input{Plan: p, Meeting: m})), "max_split_size")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/launcher/plural"
+	"github.com/muster-dev/muster/launcher/report"
 )
 
 // Probed is a host that was looked at.
@@ -22,6 +23,8 @@ type Probed struct {
 	// not measured. ClockError is how far off that may be: half the time that asking took.
 	ClockOffset *float64
 	ClockError  float64
+	// Findings are what stands out of it, the worst first.
+	Findings []report.Finding
 }
 
 // Probe shows hosts as people read them: what each is, tables of its network and its
@@ -65,15 +68,16 @@ func probeHost(w *bytes.Buffer, st *stream, h Probed) {
 		migTable(w, d)
 		linkMatrix(w, st, d)
 	}
-	lines := standsOut(h)
-	for _, n := range lines {
-		colour := "33"
-		if n.bad {
-			colour = "31"
+	for _, kind := range severities {
+		for _, f := range alike(h.Findings, kind.severity) {
+			f.text, _, _ = strings.Cut(f.text, "\n")
+			if len(f.gpus) > 0 {
+				f.text = text.Numbered("GPU", f.gpus) + ": " + f.text
+			}
+			fmt.Fprintf(w, "  %s %s\n", st.paint(kind.colour, "!"), f.text)
 		}
-		fmt.Fprintf(w, "  %s %s\n", st.paint(colour, "!"), n.text)
 	}
-	if len(lines) == 0 && d != nil {
+	if len(h.Findings) == 0 && d != nil {
 		fmt.Fprintln(w, "  nothing stands out")
 	}
 }

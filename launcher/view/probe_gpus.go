@@ -25,7 +25,11 @@ func gpuTable(w io.Writer, st *stream, f facts.Host) {
 	d := f.Devices
 	line := fmt.Sprintf("driver %s, CUDA %s, by %s", or(d.Driver, "unknown"), or(d.CUDA, "unknown"), d.Source)
 	if d.NVSwitches > 0 {
-		line = joined(line, nvSwitches(d), prefixed("fabric manager ", strings.TrimSpace(d.FabricManager.Version+" "+d.FabricManager.State)))
+		switches := "1 NVSwitch"
+		if d.NVSwitches > 1 {
+			switches = fmt.Sprintf("%d NVSwitches", d.NVSwitches)
+		}
+		line = joined(line, switches, prefixed("fabric manager ", strings.TrimSpace(d.FabricManager.Version+" "+d.FabricManager.State)))
 	}
 	fmt.Fprintf(w, "  %s\n", line)
 	rows := [][]string{{"GPU", "NAME", "MEMORY", "USED", "NODE", "CPUS", "PCIE", "NIC", "PCI", "UUID", "STATE"}}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/muster-dev/muster/launcher/check"
 	"github.com/muster-dev/muster/launcher/facts"
 	"github.com/muster-dev/muster/launcher/facts/nvidia"
 	"github.com/muster-dev/muster/plugins/gpu"
@@ -40,6 +41,15 @@ func golden(t *testing.T, name string, got []byte) {
 	if !bytes.Equal(got, want) {
 		t.Errorf("differs from %s (update with -update); got:\n%s", path, got)
 	}
+}
+
+// judged are hosts with what stands out of them.
+func judged(hosts ...Probed) []Probed {
+	for i, h := range hosts {
+		known := check.Host{Name: h.Name, Facts: h.Facts, ClockOffset: h.ClockOffset, ClockError: h.ClockError}
+		hosts[i].Findings = check.OfHosts([]check.Host{known})[0]
+	}
+	return hosts
 }
 
 func numbers(from, to int) []int {
@@ -176,7 +186,7 @@ func TestAProbeAsPeopleReadIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			Probe(&Screen{out: stream{w: &out}}, hosts)
+			Probe(&Screen{out: stream{w: &out}}, judged(hosts...))
 			for line := range strings.Lines(out.String()) {
 				if n := utf8.RuneCountInString(line) - 1; n > 120 && !strings.HasPrefix(line, "  !") && !strings.HasPrefix(line, "  GPUs:") {
 					t.Errorf("%d columns: %s", n, line)
@@ -190,8 +200,8 @@ func TestAProbeAsPeopleReadIt(t *testing.T) {
 // The colours mark islands and what stands out, and move no column.
 func TestColourMovesNoColumn(t *testing.T) {
 	var plain, coloured bytes.Buffer
-	Probe(&Screen{out: stream{w: &plain}}, []Probed{broken()})
-	Probe(&Screen{out: stream{w: &coloured, colour: true}}, []Probed{broken()})
+	Probe(&Screen{out: stream{w: &plain}}, judged(broken()))
+	Probe(&Screen{out: stream{w: &coloured, colour: true}}, judged(broken()))
 	stripped := coloured.String()
 	for _, code := range []string{"0", "1", "31", "33", "36"} {
 		stripped = strings.ReplaceAll(stripped, "\x1b["+code+"m", "")
@@ -206,7 +216,7 @@ func TestWhatAHostSaysIsNotObeyedByTheTerminal(t *testing.T) {
 	h := oneMIG()
 	h.Facts.Devices.Notes = []string{"odd: \x1b]0;title\x07"}
 	var out bytes.Buffer
-	Probe(&Screen{out: stream{w: &out}}, []Probed{h})
+	Probe(&Screen{out: stream{w: &out}}, judged(h))
 	if strings.ContainsAny(out.String(), "\x1b\x07") {
 		t.Errorf("%q", out.String())
 	}
@@ -228,7 +238,7 @@ func TestACPUSetAndAContainerExplainThemselves(t *testing.T) {
 	h.Facts.Devices.PCIDevices = 9
 	text := func() string {
 		var out bytes.Buffer
-		Probe(&Screen{out: stream{w: &out}}, []Probed{h})
+		Probe(&Screen{out: stream{w: &out}}, judged(h))
 		return out.String()
 	}
 	if got := text(); !strings.Contains(got, "the driver shows 8 GPUs, but 9 are on the PCI bus") {

@@ -1,17 +1,16 @@
 package machine
 
 import (
+	"maps"
 	"net"
 	"slices"
 	"strconv"
 
 	"github.com/muster-dev/muster/launcher/check"
 	"github.com/muster-dev/muster/launcher/check/codes"
-	"github.com/muster-dev/muster/launcher/check/lint"
 	"github.com/muster-dev/muster/launcher/coordinator/run"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/message/submission"
-	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous"
 	"github.com/muster-dev/muster/rendezvous/link"
@@ -25,8 +24,9 @@ type preflight struct {
 	m       *Machine
 	passed  bool // checks have let the run begin
 	checked bool
-	asked   bool // hosts were asked to open to each other
-	sent    bool // hosts were asked to probe each other
+	shown   map[string]int // findings that users have seen, counted by check.Key
+	asked   bool           // hosts were asked to open to each other
+	sent    bool           // hosts were asked to probe each other
 	ports   map[int]*message.Opened
 	probes  map[int]*message.Visited
 }
@@ -39,19 +39,30 @@ func (p *preflight) unreachable(err error) {
 	p.m.Refusals = append(p.m.Refusals, run.Refusal{Host: head, Exit: report.ExitUnreachable, Message: err.Error()})
 }
 
-// passes checks the hosts, once all are ready, and reports whether the run may start.
+// passes checks the hosts, once all are ready, and reports whether the run may start. What the launcher has shown with
+// the plan is not said again, unless it fails.
 func (p *preflight) passes() bool {
 	m := p.m
+	if p.shown == nil {
+		p.shown = check.CountKeys(check.OfPlan(m.Plan))
+	}
 	if p.checked || m.Checking == submission.CheckNone {
-		for _, problem := range p.ofLibraries() {
-			m.Warn(problem.Host, "%s", problem.Message)
+		found := check.Libraries(p.input())
+		for _, f := range p.fresh(found) {
+			m.Warn(f.Host, "%s", f.Message)
 		}
 		return true
 	}
 	p.checked = true
-	for _, f := range p.judge() {
-		failed := f.Severity == codes.Fail
-		if !failed && p.wasShown(f.Message) {
+	found := check.Start(p.input())
+	fresh := p.fresh(found)
+	for _, f := range found {
+		key, failed := check.Key(f), f.Severity == codes.Fail
+		if len(m.Plan.Tasks) > 0 { // checks know places, which no task has yet
+			f.Rank = nil
+		}
+		isFresh := slices.ContainsFunc(fresh, func(o check.Finding) bool { return check.Key(o) == key })
+		if !failed && !isFresh {
 			m.Keep(&f)
 			continue
 		}
@@ -65,22 +76,19 @@ func (p *preflight) passes() bool {
 	return len(m.Refusals) == 0 && m.Checking != submission.CheckOnly
 }
 
-// judge returns the findings before the start. What the plan has warned of was shown with it; here it counts where
-// the job file makes it fail.
-func (p *preflight) judge() []report.Finding {
-	planned := append(check.Planned(p.m.Plan.Warnings), check.Planned(p.ofLibraries())...)
-	all := check.Apply(append(planned, check.Before(p.input())...), p.m.Job.Check)
-	for i := range all {
-		if len(p.m.Plan.Tasks) > 0 { // checks know places, which no task has yet
-			all[i].Rank = nil
-		}
-	}
-	return all
+// fresh are findings that users have not seen, or fewer of about the same. From now on they have.
+func (p *preflight) fresh(found []check.Finding) []check.Finding {
+	counts := check.CountKeys(found)
+	fresh := slices.DeleteFunc(slices.Clone(found), func(f check.Finding) bool {
+		return counts[check.Key(f)] <= p.shown[check.Key(f)]
+	})
+	maps.Copy(p.shown, counts)
+	return fresh
 }
 
 func (p *preflight) input() check.Input {
 	m := p.m
-	in := check.Input{Job: m.Job, Plan: m.Plan, MasterAddr: m.Meeting.Master(), LimitsRaised: true}
+	in := check.Input{Job: m.Job, Plan: m.Plan, Meeting: m.PlanMeeting(), LimitsRaised: true}
 	for i, h := range m.Hosts {
 		one := check.Host{Name: h.Name, Facts: m.Plan.Facts[i], Software: h.Software}
 		if i < len(m.Clocks) {
@@ -107,17 +115,6 @@ func (p *preflight) input() check.Input {
 		in.Hosts = append(in.Hosts, one)
 	}
 	return in
-}
-
-// wasShown reports whether the launcher has shown a message with the plan.
-func (p *preflight) wasShown(message string) bool {
-	return slices.ContainsFunc(p.m.Plan.Warnings, func(w plan.Problem) bool { return w.Message == message })
-}
-
-// ofLibraries is what is known of NCCL's and torch's settings only now that setup has shown which versions there are.
-func (p *preflight) ofLibraries() []plan.Problem {
-	all := lint.Libraries(p.m.Plan, p.m.PlanMeeting())
-	return slices.DeleteFunc(all, func(o plan.Problem) bool { return p.wasShown(o.Message) })
 }
 
 // probed has every host probe every other where hosts are only checked, and reports whether all that can be known of

@@ -1,8 +1,9 @@
-package check
+package live
 
 import (
 	"fmt"
 
+	"github.com/muster-dev/muster/launcher/check/rule"
 	"github.com/muster-dev/muster/launcher/internal/text"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
@@ -14,10 +15,10 @@ type Sight struct {
 	gpu.Usage
 }
 
-func describeHolder(h gpu.Holder) string { return holderWords(h.Command, h.PID, h.User, h.Bytes) }
+func describeHolder(h gpu.Holder) string { return rule.Describe(h.Command, h.PID, h.User, h.Bytes) }
 
 // isMPS reports whether it is the server of MPS, which holds a device for its clients.
-func isMPS(h gpu.Holder) bool { return h.Rank == gpu.Nobody && isMPSServer(h.Command) }
+func isMPS(h gpu.Holder) bool { return h.Rank == gpu.Nobody && rule.IsMPSServer(h.Command) }
 
 // contextSize is less than any CUDA context takes of a GPU, in bytes.
 const contextSize = 32 << 20

@@ -1,10 +1,11 @@
-package check
+package live
 
 import (
 	"fmt"
 	"slices"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/check/rule"
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
@@ -32,7 +33,7 @@ func (w *Watch) sayUnreachable(h *watchedHost, d *watchedDevice, why string) {
 	if !w.grew(h, codes.MPSUnreachable, d.UUID, 1) {
 		return
 	}
-	f := Finding{Code: codes.MPSUnreachable, Host: h.name, GPU: &d.Index}
+	f := rule.Finding{Code: codes.MPSUnreachable, Host: h.name, GPU: &d.Index}
 	w.say(f, "", "if something cleans up folders of temporary files there, leave muster-run-* out of it; the daemon itself is ended with the run",
 		"%sits MPS daemon does not answer (%s): clients that it has go on, and new processes run without MPS", f.Where(), why)
 }
@@ -55,7 +56,7 @@ func (w *Watch) sayNoClients(h *watchedHost, d *watchedDevice, m gpu.MPSClients,
 	if len(ranks) == 0 {
 		return
 	}
-	f := Finding{Code: codes.NotMPSClient, Host: h.name, GPU: &d.Index}
+	f := rule.Finding{Code: codes.NotMPSClient, Host: h.name, GPU: &d.Index}
 	if len(ranks) == 1 {
 		f.Rank = &ranks[0]
 	}

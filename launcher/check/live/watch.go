@@ -1,4 +1,4 @@
-package check
+package live
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/check/rule"
 	"github.com/muster-dev/muster/launcher/plan"
 	"github.com/muster-dev/muster/launcher/plan/device"
 	"github.com/muster-dev/muster/plugins/gpu"
@@ -29,7 +30,7 @@ type Watch struct {
 	hosts []*watchedHost
 	tasks map[int]int    // by the place that each has
 	said  map[string]int // how much of it
-	found []Finding      // by the sight that is taken in
+	found []rule.Finding // by the sight that is taken in
 }
 
 type watchedHost struct {
@@ -60,14 +61,14 @@ type watchedRank struct {
 	away   float64 // when it was first seen on another device only; <0: it was not
 }
 
-// NewWatch begins to follow an attempt.
-func NewWatch(p *plan.Plan) *Watch {
+// New begins to follow an attempt.
+func New(p *plan.Plan) *Watch {
 	w := &Watch{plan: p, tasks: map[int]int{}, said: map[string]int{}}
 	for i, part := range p.Hosts {
 		claims, _ := p.Claims(i)
 		h := &watchedHost{name: part.Name, at: i, part: part, shared: claims == nil, beside: device.InstanceNames(p.Facts[i].Devices)}
 		for _, before := range p.Before(i) {
-			h.devices = append(h.devices, &watchedDevice{Device: before.Device, ranks: ranksOf(p, i, before.Device), before: before})
+			h.devices = append(h.devices, &watchedDevice{Device: before.Device, ranks: rule.RanksOf(p, i, before.Device), before: before})
 		}
 		for _, r := range p.Ranks[part.FirstRank : part.FirstRank+part.Ranks] {
 			h.ranks = append(h.ranks, &watchedRank{Rank: r, proven: r.Device == nil, away: -1})
@@ -116,27 +117,27 @@ func (w *Watch) Began(place, task int, at float64) {
 
 // See takes what a host saw, and returns what is new. The same sight may be given again
 // with a later time.
-func (w *Watch) See(s Sight) []Finding {
+func (w *Watch) See(s Sight) []rule.Finding {
 	w.found = nil
 	h := w.hosts[s.Host]
 	switch {
 	case len(h.devices) == 0:
 	case s.Error != "":
 		if w.grew(h, codes.CannotSee, "error", 1) {
-			w.say(Finding{Code: codes.CannotSee, Host: h.name}, Warn, "",
+			w.say(rule.Finding{Code: codes.CannotSee, Host: h.name}, rule.Warn, "",
 				"%s: its GPUs cannot be looked at (%s): whether ranks are on theirs is not known", h.name, s.Error)
 		}
 	default:
 		w.see(h, s)
 	}
-	sortWorstFirst(w.found)
+	rule.Sort(w.found)
 	return w.found
 }
 
 func (w *Watch) see(h *watchedHost, s Sight) {
 	byRank, others, served := h.sort(s)
 	if s.Blind != "" && w.grew(h, codes.CannotSee, "blind", 1) {
-		w.say(Finding{Code: codes.CannotSee, Host: h.name}, "",
+		w.say(rule.Finding{Code: codes.CannotSee, Host: h.name}, "",
 			"start the container with the machine's process numbers (docker: --pid=host) to have placement watched",
 			"%s: which rank is on which GPU cannot be seen there: %s", h.name, s.Blind)
 	}
@@ -291,7 +292,7 @@ func (w *Watch) grew(h *watchedHost, code, thing string, much int) bool {
 }
 
 // say takes a finding; severity "" is the code's own.
-func (w *Watch) say(f Finding, severity Severity, fix, format string, args ...any) {
+func (w *Watch) say(f rule.Finding, severity rule.Severity, fix, format string, args ...any) {
 	if severity == "" {
 		known, _ := codes.Find(f.Code)
 		severity = known.Severity

@@ -1,11 +1,11 @@
-package check
+package live
 
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/muster-dev/muster/launcher/check/codes"
+	"github.com/muster-dev/muster/launcher/check/rule"
 	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
@@ -94,8 +94,8 @@ func (w *Watch) deviceWords(x held) string {
 }
 
 // finding is the place of placements, all on one device.
-func (p placements) finding(h *watchedHost, code string) Finding {
-	f := Finding{Code: code, Host: h.name}
+func (p placements) finding(h *watchedHost, code string) rule.Finding {
+	f := rule.Finding{Code: code, Host: h.name}
 	if d := p[0].held.device; d != nil {
 		f.GPU = &d.Index
 	}
@@ -163,7 +163,7 @@ func (w *Watch) sayShared(h *watchedHost, wrong placements, byRank [][]held) {
 		if w.plan.Backend == "nccl" {
 			means = "NCCL refuses that (\"Duplicate GPU detected\") or hangs"
 		}
-		w.say(Finding{Code: codes.SharedGPU, Host: h.name, GPU: &d.Index}, "", h.placementFix(d),
+		w.say(rule.Finding{Code: codes.SharedGPU, Host: h.name, GPU: &d.Index}, "", h.placementFix(d),
 			"%s on %s are all on %s: %s", w.rankWords(ranks), h.name, w.deviceWords(held{device: d}), means)
 	}
 }
@@ -187,7 +187,7 @@ func (w *Watch) sayChildren(h *watchedHost, all placements) {
 	if len(fresh) == 0 {
 		return
 	}
-	f := Finding{Code: codes.ChildOnGPU, Host: h.name}
+	f := rule.Finding{Code: codes.ChildOnGPU, Host: h.name}
 	ranks := fresh.ranks()
 	if len(ranks) == 1 {
 		f.Rank = &ranks[0]
@@ -211,7 +211,7 @@ func andMore(n int) string {
 // sayWithout tells of ranks that have opened no device for a while.
 func (w *Watch) sayWithout(h *watchedHost, s Sight, byRank [][]held, served map[string]bool) {
 	var ranks []int
-	severity := Info
+	severity := rule.Info
 	for i, r := range h.ranks {
 		since, long := s.At-r.began, "info"
 		if since >= noGPUWarn {
@@ -221,14 +221,14 @@ func (w *Watch) sayWithout(h *watchedHost, s Sight, byRank [][]held, served map[
 		if isSilent && (s.Blind == "" || h.isEmpty(r, s)) && w.grew(h, codes.RankWithoutGPU, fmt.Sprint(long, w.number(r.Rank.Rank)), 1) {
 			ranks = append(ranks, r.Rank.Rank)
 			if long == "warn" {
-				severity = Warn
+				severity = rule.Warn
 			}
 		}
 	}
 	if len(ranks) == 0 {
 		return
 	}
-	f := Finding{Code: codes.RankWithoutGPU, Host: h.name}
+	f := rule.Finding{Code: codes.RankWithoutGPU, Host: h.name}
 	have, gave := "have", "their own are empty"
 	if len(ranks) == 1 {
 		d := h.ranks[ranks[0]-h.part.FirstRank].Device
@@ -267,15 +267,16 @@ func (w *Watch) sayForeign(h *watchedHost, others []held) {
 		if len(words) == 0 {
 			continue
 		}
-		if len(words) > mostHolders {
-			words = append(words[:mostHolders], fmt.Sprintf("%d more", len(words)-mostHolders))
-		}
-		f := Finding{Code: codes.ForeignProcess, Host: h.name, GPU: &d.Index}
+		f := rule.Finding{Code: codes.ForeignProcess, Host: h.name, GPU: &d.Index}
 		if len(d.ranks) == 1 {
 			f.Rank = &d.ranks[0]
 		}
-		w.say(f, lowered(Warn, h.shared, Info), "ask whose it is to leave it; the run may be short of memory there, or slow",
-			"%sa process that is not of this run has come to %s: %s", f.Where(), w.deviceWords(held{device: d}), strings.Join(words, ", "))
+		severity := rule.Warn
+		if h.shared {
+			severity = rule.Info
+		}
+		w.say(f, severity, "ask whose it is to leave it; the run may be short of memory there, or slow",
+			"%sa process that is not of this run has come to %s: %s", f.Where(), w.deviceWords(held{device: d}), rule.Holders(words))
 	}
 }
 
@@ -291,7 +292,7 @@ func (w *Watch) sayCrowded(h *watchedHost, others []held) {
 		if n <= max(len(d.ranks), 1) || !w.grew(h, codes.CrowdedGPU, d.UUID, n) {
 			continue
 		}
-		f := Finding{Code: codes.CrowdedGPU, Host: h.name, GPU: &d.Index}
+		f := rule.Finding{Code: codes.CrowdedGPU, Host: h.name, GPU: &d.Index}
 		w.say(f, "", h.placementFix(d)+"; data loaders should not touch CUDA",
 			"%s%d processes hold memory of %s: whose they are cannot be seen there, other ranks or data loaders most likely", f.Where(), n, w.deviceWords(held{device: d}))
 	}
