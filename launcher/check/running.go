@@ -11,7 +11,8 @@ import (
 // Unreachable is that the head host has no address which all others reach.
 func Unreachable(head string, err error) Finding {
 	return Finding{
-		Code: codes.Unreachable, Severity: codes.Fail, Host: head, Message: head + ": " + err.Error(), Fix: UnreachableFix,
+		Code: codes.Unreachable, Severity: codes.Fail, Host: head, Fix: UnreachableFix,
+		Message: head + ": " + err.Error(),
 	}
 }
 

@@ -3,43 +3,26 @@ package coordinator
 import (
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
+
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // disk does what touches the run's folder, in order and in a goroutine of its own: where the file system hangs, the
 // loop that decides goes on. The goroutine lives as long as the process.
-type disk struct {
-	mu   sync.Mutex
-	jobs []func()
-	more chan struct{} // gets a value when there are jobs
-}
+type disk struct{ jobs *link.Queue[func()] }
 
 func newDisk() *disk {
-	d := &disk{more: make(chan struct{}, 1)}
+	d := &disk{link.NewQueue[func()](nil)}
 	go func() {
-		for range d.more {
-			d.mu.Lock()
-			jobs := d.jobs
-			d.jobs = nil
-			d.mu.Unlock()
-			for _, job := range jobs {
-				job()
-			}
+		for job := range d.jobs.Out() {
+			job()
 		}
 	}()
 	return d
 }
 
-func (d *disk) do(job func()) {
-	d.mu.Lock()
-	d.jobs = append(d.jobs, job)
-	d.mu.Unlock()
-	select {
-	case d.more <- struct{}{}:
-	default:
-	}
-}
+func (d *disk) do(job func()) { d.jobs.Put(job) }
 
 // settle waits until everything so far is done, at most so long, and reports whether it is.
 func (d *disk) settle(limit time.Duration) bool {

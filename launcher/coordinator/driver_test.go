@@ -40,7 +40,7 @@ func (d *drill) warnings() (all []string) {
 }
 
 func xid(uuid string, number int) message.DeviceEvent {
-	return message.DeviceEvent{Kind: gpu.EventXid, UUID: uuid, Xid: number}
+	return message.DeviceEvent{Event: gpu.Event{Kind: gpu.EventXid, UUID: uuid, Xid: number}}
 }
 
 func TestWhatTheDriverReportsIsANoticeUntilAWorkerDies(t *testing.T) {
@@ -89,10 +89,10 @@ func TestErrorsOfMemoryAndLossesAreEvidence(t *testing.T) {
 		event message.DeviceEvent
 		seen  *evidence.Devices
 	}{
-		{want: class.GPUECC, event: message.DeviceEvent{Kind: gpu.EventDoubleBit, UUID: gpuUUID(0, 1)}},
+		{want: class.GPUECC, event: message.DeviceEvent{Event: gpu.Event{Kind: gpu.EventDoubleBit, UUID: gpuUUID(0, 1)}}},
 		{want: class.GPUECC, seen: &evidence.Devices{ECC: map[string]uint64{gpuUUID(0, 1): 2}}},
-		{want: class.GPULost, event: message.DeviceEvent{Kind: gpu.EventLost, PCI: "0000:02:00.0", Text: "GPU is lost"}},
-		{want: class.Exit, event: message.DeviceEvent{Kind: gpu.EventSingleBit, UUID: gpuUUID(0, 1)}, seen: &evidence.Devices{ECC: map[string]uint64{gpuUUID(0, 0): 2, gpuUUID(0, 1): 0}}},
+		{want: class.GPULost, event: message.DeviceEvent{Event: gpu.Event{Kind: gpu.EventLost, PCI: "0000:02:00.0", Text: "GPU is lost"}}},
+		{want: class.Exit, event: message.DeviceEvent{Event: gpu.Event{Kind: gpu.EventSingleBit, UUID: gpuUUID(0, 1)}}, seen: &evidence.Devices{ECC: map[string]uint64{gpuUUID(0, 0): 2, gpuUUID(0, 1): 0}}},
 	} {
 		d := newGPUDrill(t).started()
 		if e.event.Kind != "" {

@@ -85,10 +85,14 @@ func (s *State) Take(e Event) {
 			s.MPS = map[string][]report.MPSGPU{}
 		}
 		s.MPS[e.Host] = e.MPS
-	case Started:
-		s.Ranks[*e.Rank] = RankState{Host: e.Host, Attempt: e.Attempt, Name: "running", PID: e.PID, Since: e.Time, Message: e.Message, Log: e.Log}
-	case Ended:
-		s.Ranks[*e.Rank] = RankState{Host: e.Host, Attempt: e.Attempt, Name: "ended", Since: e.Time, Message: e.Message, Log: e.Log, Failed: e.Failed}
+	case Started, Ended:
+		r := RankState{Host: e.Host, Attempt: e.Attempt, Since: e.Time, Message: e.Message, Log: e.Log}
+		if r.Name = "ended"; e.Kind == Started {
+			r.Name, r.PID = "running", e.PID
+		} else {
+			r.Failed = e.Failed
+		}
+		s.Ranks[*e.Rank] = r
 	}
 }
 

@@ -13,8 +13,9 @@ import (
 // waits in NCCL fills up, JAX's and Horovod's. What of torch reads data or writes files is not
 // among them.
 var (
-	waitPlaces = regexp.MustCompile(`(?:^|/)(?:torch/(?:distributed|nn|autograd|cuda|optim|amp|futures|_inductor)/|torch/(?:_tensor|_tensor_str|functional|_ops|_C)\b|triton/|jax/_src/|jaxlib/|horovod/)|/torchinductor_`)
-	fileWork   = regexp.MustCompile(`(?:^|/)torch/distributed/checkpoint/`)
+	waitPlaces = regexp.MustCompile(`(?:^|/)(?:torch/(?:distributed|nn|autograd|cuda|optim|amp|futures|_inductor)/|` +
+		`torch/(?:_tensor|_tensor_str|functional|_ops|_C)\b|triton/|jax/_src/|jaxlib/|horovod/)|/torchinductor_`)
+	fileWork = regexp.MustCompile(`(?:^|/)torch/distributed/checkpoint/`)
 )
 
 // whereabouts is where a rank is by its stack.
@@ -67,16 +68,20 @@ func oneElsewhere(all []Seen, stacks map[int]Stack) (Suspect, bool) {
 	slices.SortStableFunc(elsewhere, func(a, b whereabouts) int { return cmp.Compare(a.unknown(), b.unknown()) })
 	first, others := elsewhere[0], "the others wait in "+functionsOf(waiting)
 	if first.unknown() > 0 {
-		return Suspect{first.Seen, "by the stacks " + others + ", and where it is could not be found out"}, len(elsewhere) == 1
+		why := "by the stacks " + others + ", and where it is could not be found out"
+		return Suspect{first.Seen, why}, len(elsewhere) == 1
 	}
 	if len(elsewhere) == 1 {
-		return Suspect{first.Seen, fmt.Sprintf("by the stacks it alone is elsewhere, in %s, while %s", first.at, others)}, true
+		why := fmt.Sprintf("by the stacks it alone is elsewhere, in %s, while %s", first.at, others)
+		return Suspect{first.Seen, why}, true
 	}
 	var also []string
 	for _, w := range elsewhere[1:] {
 		also = append(also, fmt.Sprintf("rank %d", w.Rank))
 	}
-	return Suspect{first.Seen, fmt.Sprintf("by the stacks it is elsewhere, in %s, as %s is too, while %s", first.at, strings.Join(also, " and "), others)}, true
+	why := fmt.Sprintf("by the stacks it is elsewhere, in %s, as %s is too, while %s",
+		first.at, strings.Join(also, " and "), others)
+	return Suspect{first.Seen, why}, true
 }
 
 // oneAtAnotherLine is the rank that is not where all others are, of which there are several.
@@ -87,14 +92,15 @@ func oneAtAnotherLine(all []whereabouts) (Suspect, bool) {
 			continue
 		}
 		if !slices.ContainsFunc(others, func(o whereabouts) bool { return o.at != others[0].at }) {
-			return Suspect{w.Seen, fmt.Sprintf("by the stacks it alone is in %s, while the others are all in %s", w.at, others[0].at)}, true
+			why := fmt.Sprintf("by the stacks it alone is in %s, while the others are all in %s", w.at, others[0].at)
+			return Suspect{w.Seen, why}, true
 		}
 	}
 	return Suspect{}, false
 }
 
-// mostFunctions is how many functions that ranks wait in are named.
-const mostFunctions = 3
+// maxFunctions is how many functions that ranks wait in are named.
+const maxFunctions = 3
 
 // functionsOf names the functions that ranks wait in.
 func functionsOf(waiting []whereabouts) string {
@@ -108,8 +114,8 @@ func functionsOf(waiting []whereabouts) string {
 			names = append(names, name)
 		}
 	}
-	if n := len(names); n > mostFunctions {
-		names = append(names[:mostFunctions], fmt.Sprintf("%d more functions", n-mostFunctions))
+	if n := len(names); n > maxFunctions {
+		names = append(names[:maxFunctions], fmt.Sprintf("%d more functions", n-maxFunctions))
 	}
 	return strings.Join(names, ", ")
 }

@@ -85,15 +85,14 @@ func firstSilent(all []Seen) (Suspect, bool) {
 	if len(all) == 0 {
 		return Suspect{}, false
 	}
-	sorted := slices.SortedStableFunc(slices.Values(all), func(a, b Seen) int { return cmp.Compare(b.Quiet(), a.Quiet()) })
+	sorted := slices.Clone(all)
+	slices.SortStableFunc(sorted, func(a, b Seen) int { return cmp.Compare(b.Quiet(), a.Quiet()) })
 	first := sorted[0]
 	if len(sorted) == 1 {
 		return Suspect{first, "it is the only one"}, true
 	}
-	if first.Quiet()-sorted[1].Quiet() < apart {
-		return Suspect{}, false
-	}
-	return Suspect{first, fmt.Sprintf("it was silent first, %.0f s before the others", first.Quiet()-sorted[1].Quiet())}, true
+	before := first.Quiet() - sorted[1].Quiet()
+	return Suspect{first, fmt.Sprintf("it was silent first, %.0f s before the others", before)}, before >= apart
 }
 
 // Straggler finds a rank that keeps the others waiting without being hung: of ranks that

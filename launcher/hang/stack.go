@@ -2,11 +2,12 @@ package hang
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
-// mostFrames is how many frames of a stack are told in a line.
-const mostFrames = 4
+// maxFrames is how many frames of a stack are told in a line.
+const maxFrames = 4
 
 var (
 	// py-spy dump: `    all_reduce (torch/distributed/distributed_c10d.py:2501)`.
@@ -34,7 +35,7 @@ func (f frame) String() string {
 // text has none that is known.
 func (s Stack) Innermost() string {
 	var words []string
-	for _, f := range s.frames(mostFrames) {
+	for _, f := range s.frames(maxFrames) {
 		words = append(words, f.String())
 	}
 	return strings.Join(words, " < ")
@@ -50,7 +51,7 @@ func (s Stack) At() string {
 }
 
 // frames are those of the main thread, the innermost first, this many at most.
-func (s Stack) frames(most int) (frames []frame) {
+func (s Stack) frames(limit int) (frames []frame) {
 	for _, line := range mainThread(s.How, strings.Split(s.Text, "\n")) {
 		line = strings.TrimRight(line, "\r")
 		if m := spyFrame.FindStringSubmatch(line); m != nil && s.How == "py-spy" {
@@ -60,49 +61,36 @@ func (s Stack) frames(most int) (frames []frame) {
 		} else if m := kernelFrame.FindStringSubmatch(line); m != nil && s.How == "kernel" {
 			frames = append(frames, frame{m[1], ""})
 		}
-		if len(frames) == most {
+		if len(frames) == limit {
 			break
 		}
 	}
 	return frames
 }
 
-// mainThread are the lines of the main thread: the one that py-spy calls so, or that
-// faulthandler calls the current one, which is where signals arrive.
+// mainThread are the lines of the main thread: the one that py-spy calls so, or that faulthandler calls the current
+// one, which is where signals arrive; else the first.
 func mainThread(how string, lines []string) []string {
-	isStart, isMain := func(line string) bool { return strings.HasPrefix(line, "Thread ") }, func(line string) bool { return strings.Contains(line, `"MainThread"`) }
+	start, main := "Thread ", `"MainThread"`
 	switch how {
 	case "faulthandler":
-		isStart = func(line string) bool {
-			return strings.Contains(line, "(most recent call first)")
-		}
-		isMain = func(line string) bool { return strings.HasPrefix(line, "Current thread") }
+		start, main = "(most recent call first)", "Current thread"
 	case "kernel":
 		return lines
 	}
-	first := -1
-	for i, line := range lines {
-		if !isStart(line) {
-			continue
-		}
-		if first < 0 {
-			first = i
-		}
-		if isMain(line) {
-			return until(lines[i+1:], isStart)
-		}
+	isStart := func(line string) bool {
+		return strings.HasPrefix(line, start) || how == "faulthandler" && strings.Contains(line, start)
 	}
+	first := slices.IndexFunc(lines, isStart)
 	if first < 0 {
 		return nil
 	}
-	return until(lines[first+1:], isStart)
-}
-
-func until(lines []string, isEnd func(string) bool) []string {
-	for i, line := range lines {
-		if isEnd(line) {
-			return lines[:i]
-		}
+	if at := slices.IndexFunc(lines, func(l string) bool { return isStart(l) && strings.Contains(l, main) }); at >= 0 {
+		first = at
+	}
+	lines = lines[first+1:]
+	if end := slices.IndexFunc(lines, isStart); end >= 0 {
+		return lines[:end]
 	}
 	return lines
 }

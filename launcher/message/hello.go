@@ -1,7 +1,5 @@
-// Package message is the contract between the parts of a run: what launcher,
-// coordinator and agents say to each other, in plain structs, JSON on the way.
-// Both ends are of the same build, so there is one version. It knows nothing of
-// how the messages travel.
+// Package message is the contract between the parts of a run: what launcher, coordinator and agents send each other,
+// as plain structs in JSON. Both ends are of the same build, so there is one version.
 package message
 
 import (

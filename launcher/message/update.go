@@ -189,13 +189,9 @@ type DeviceUsage struct {
 	gpu.Usage
 }
 
-// DeviceEvent is what the driver has reported of a device of the host while an attempt ran.
-// It happened at the At of its Update.
+// DeviceEvent is what the driver has reported of a device of the host while an attempt ran. It happened at the At of
+// its Update. The UUID is that of the MIG instance, where it is about one.
 type DeviceEvent struct {
-	Attempt int    `json:"attempt"`
-	Kind    string `json:"kind"`           // as plugins.Event has it
-	UUID    string `json:"uuid,omitempty"` // of the MIG instance, where it is about one
-	PCI     string `json:"pci,omitempty"`
-	Xid     int    `json:"xid,omitempty"`
-	Text    string `json:"text,omitempty"` // what the driver says beside it
+	Attempt int `json:"attempt"`
+	gpu.Event
 }

@@ -29,7 +29,7 @@ type Hub struct {
 	server    *grpc.Server
 	heartbeat time.Duration
 	stop      chan struct{}
-	events    *queue[Event]
+	events    *Queue[Event]
 
 	mu      sync.Mutex
 	members map[string]*hubMember
@@ -75,7 +75,7 @@ func NewHub(identity *Identity, lease time.Duration) *Hub {
 		byPin:     map[Pin]*hubMember{},
 		pushes:    map[string]subscription{},
 	}
-	h.events = newQueue[Event](h.stop)
+	h.events = NewQueue[Event](h.stop)
 	h.server = grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(identity.tlsConfig(h.knows))),
 		grpc.ReadBufferSize(16<<10), grpc.WriteBufferSize(16<<10), grpc.MaxRecvMsgSize(maxMessage),
@@ -102,7 +102,7 @@ func (h *Hub) knows(pin Pin) bool {
 func (h *Hub) Serve(l net.Listener) error { return h.server.Serve(l) }
 
 // Events delivers what happens, in order for each member. It is closed by Close.
-func (h *Hub) Events() <-chan Event { return h.events.out }
+func (h *Hub) Events() <-chan Event { return h.events.Out() }
 
 // Send queues a message to a member; it arrives once, after those before it, as
 // soon as the member is reachable.
@@ -176,7 +176,7 @@ func (h *Hub) Link(stream pb.Rendezvous_LinkServer) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	number := m.takeOver(cancel)
-	h.events.put(Event{Kind: Joined, Member: m.name})
+	h.events.Put(Event{Kind: Joined, Member: m.name})
 
 	sent := make(chan error, 1)
 	go func() { sent <- sendFrames(ctx, stream, m.box, h.heartbeat) }()
@@ -184,7 +184,7 @@ func (h *Hub) Link(stream pb.Rendezvous_LinkServer) error {
 	cancel()
 	<-sent
 	if m.isNewest(number) {
-		h.events.put(Event{Kind: Dropped, Member: m.name, Err: err})
+		h.events.Put(Event{Kind: Dropped, Member: m.name, Err: err})
 	}
 	return nil
 }
@@ -246,6 +246,6 @@ func (h *Hub) take(m *hubMember, f *pb.Frame) {
 	m.heard = now
 	m.mu.Unlock()
 	m.box.accept(f, func(payload []byte) {
-		h.events.put(Event{Kind: Message, Member: m.name, Payload: payload})
+		h.events.Put(Event{Kind: Message, Member: m.name, Payload: payload})
 	})
 }

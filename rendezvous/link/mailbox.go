@@ -26,14 +26,7 @@ func (m *mailbox) put(payload []byte) {
 	m.last++
 	m.unsent = append(m.unsent, &pb.Frame{Seq: m.last, Payload: payload})
 	m.mu.Unlock()
-	m.poke()
-}
-
-func (m *mailbox) poke() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	poke(m.wake)
 }
 
 // owes reports whether an acknowledgement is due.
@@ -80,7 +73,7 @@ func (m *mailbox) accept(f *pb.Frame, deliver func(payload []byte)) {
 		return // a heartbeat, or a message sent again
 	}
 	m.taken, m.owed = f.Seq, true
-	m.poke()
+	poke(m.wake)
 	deliver(f.Payload)
 }
 

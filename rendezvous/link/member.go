@@ -24,7 +24,7 @@ type Member struct {
 	addr      string
 	heartbeat time.Duration
 	box       *mailbox
-	messages  *queue[[]byte]
+	messages  *Queue[[]byte]
 	cancel    context.CancelFunc
 	done      chan struct{}
 
@@ -66,7 +66,7 @@ func Join(identity *Identity, hub Pin, addr string, lease time.Duration) (*Membe
 		return nil, fmt.Errorf("join %s: %w", addr, err)
 	}
 	m.conn = conn
-	m.messages = newQueue[[]byte](ctx.Done())
+	m.messages = NewQueue[[]byte](ctx.Done())
 	go m.run(ctx)
 	return m, nil
 }
@@ -83,7 +83,7 @@ func (m *Member) dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 func (m *Member) Send(payload []byte) { m.box.put(payload) }
 
 // Messages delivers the hub's messages in order. It is closed by Leave.
-func (m *Member) Messages() <-chan []byte { return m.messages.out }
+func (m *Member) Messages() <-chan []byte { return m.messages.Out() }
 
 // Answered returns when the newest heartbeat that the hub answered was sent: the
 // lease counts from here.
@@ -177,7 +177,7 @@ func (m *Member) take(f *pb.Frame) {
 		m.answered = max(m.answered, Instant(f.Echo))
 		m.mu.Unlock()
 	}
-	m.box.accept(f, m.messages.put)
+	m.box.accept(f, m.messages.Put)
 }
 
 // Pusher sends bulk data to the hub under one subscription.

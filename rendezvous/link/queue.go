@@ -2,38 +2,42 @@ package link
 
 import "sync"
 
-// queue hands values from a producer that must not wait to a consumer that may
-// be slow. Its length is bounded by what the producers have to say, not by a
-// number: they are heartbeat loops, which would lapse if they waited.
-type queue[T any] struct {
+// Queue hands values from a producer that must not wait to a consumer that may be slow. It has no limit: its
+// producers are loops that would miss their heartbeats if they waited.
+type Queue[T any] struct {
 	mu    sync.Mutex
 	items []T
 	wake  chan struct{}
 	out   chan T
 }
 
-// newQueue starts the goroutine that feeds out, until stop.
-func newQueue[T any](stop <-chan struct{}) *queue[T] {
-	q := &queue[T]{wake: make(chan struct{}, 1), out: make(chan T)}
+// NewQueue starts the goroutine that feeds Out, until stop.
+func NewQueue[T any](stop <-chan struct{}) *Queue[T] {
+	q := &Queue[T]{wake: make(chan struct{}, 1), out: make(chan T)}
 	go q.run(stop)
 	return q
 }
 
-func (q *queue[T]) put(item T) {
+// Out delivers the values. It is closed after stop.
+func (q *Queue[T]) Out() <-chan T { return q.out }
+
+// Put adds a value.
+func (q *Queue[T]) Put(item T) {
 	q.mu.Lock()
 	q.items = append(q.items, item)
 	q.mu.Unlock()
-	q.poke()
+	poke(q.wake)
 }
 
-func (q *queue[T]) poke() {
+// poke wakes whoever waits for a channel of one value.
+func poke(wake chan<- struct{}) {
 	select {
-	case q.wake <- struct{}{}:
+	case wake <- struct{}{}:
 	default:
 	}
 }
 
-func (q *queue[T]) run(stop <-chan struct{}) {
+func (q *Queue[T]) run(stop <-chan struct{}) {
 	defer close(q.out)
 	for {
 		q.mu.Lock()

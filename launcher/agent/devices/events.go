@@ -111,9 +111,8 @@ func (ws *Watcher) reportEvent(w *watch, e gpu.Event, at link.Instant) {
 		}
 		return
 	}
-	ws.Loop.ReportAt(message.Update{Device: &message.DeviceEvent{
-		Attempt: w.attempt, Kind: e.Kind, UUID: w.deviceOf(e), PCI: e.PCI, Xid: e.Xid, Text: e.Text,
-	}}, at)
+	about := gpu.Event{Kind: e.Kind, UUID: w.deviceOf(e), PCI: e.PCI, Xid: e.Xid, Text: e.Text}
+	ws.Loop.ReportAt(message.Update{Device: &message.DeviceEvent{Attempt: w.attempt, Event: about}}, at)
 }
 
 // deviceOf is the UUID of an event's device: of the MIG instance, where it is about one.

@@ -69,9 +69,8 @@ func (m losses) keeperDied() {
 	case run.Gathering:
 		m.cannotStart(0, "its keeper died")
 	case run.Running, run.Restarting:
-		m.mode.Handle(HostLost{
-			At: m.Now, Class: class.AgentLost, Message: m.Hosts[0].Name + " ends its workers: its keeper died", Head: true,
-		})
+		message := m.Hosts[0].Name + " ends its workers: its keeper died"
+		m.mode.Handle(HostLost{At: m.Now, Class: class.AgentLost, Message: message, Head: true})
 	}
 }
 

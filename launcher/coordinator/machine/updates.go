@@ -136,9 +136,10 @@ func (m *Machine) PlanMeeting() plan.Meeting {
 // Start is a command to start ranks on a host. It is nil where that cannot be, and the run is ended then.
 func (m *Machine) Start(host int, ranks []int, meeting plan.Meeting) *message.Start {
 	p := m.Plan
+	part := p.Hosts[host]
 	start := &message.Start{
-		Attempt: meeting.Attempt, Command: environ.Command(p, meeting), Signal: m.Job.Stop.Signal, Grace: m.Job.Stop.Grace,
-		Watch: len(p.Hosts[host].Devices) > 0, Checkpoints: m.Job.Progress.Folder, Slots: p.Hosts[host].Ranks,
+		Attempt: meeting.Attempt, Command: environ.Command(p, meeting), Slots: part.Ranks, Watch: len(part.Devices) > 0,
+		Signal: m.Job.Stop.Signal, Grace: m.Job.Stop.Grace, Checkpoints: m.Job.Progress.Folder,
 		Observe: message.Observe(m.Job.Observe), Recorder: m.Job.Hang != nil && p.Backend == "nccl",
 	}
 	for _, rank := range ranks {

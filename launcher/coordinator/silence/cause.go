@@ -82,8 +82,8 @@ func stackFiles(sorted []hang.Seen, q *inquiry) []string {
 	for i, s := range sorted {
 		stack := q.stacks[s.Rank]
 		if stack.File != "" && i == 0 {
-			lines = append(lines, fmt.Sprintf("all of its stack: %s:%s; those of the others lie beside their output too",
-				s.Host, stack.File))
+			lines = append(lines, "all of its stack: "+s.Host+":"+stack.File+
+				"; those of the others lie beside their output too")
 		}
 		if stack.Recorder != "" && len(lines) < maxPlaces {
 			lines = append(lines, fmt.Sprintf("torch's flight recorder has written what rank %d did last: %s:%s",

@@ -71,7 +71,8 @@ func (w *Watch) pcie() (facts []string) {
 		}
 		return fmt.Sprintf("GPUs are joined by PCIe, %s, %s: "+
 			"where an IOMMU or ACS is in the way of direct access (P2P), NCCL hangs in its first collectives; "+
-			"%s has it take the host's memory there, in the job, or in restart { on \"hang\" { ... } } after a hang only", strings.Join(ways, ", "), joined, setting)
+			"%s has it take the host's memory there, in the job, "+
+			"or in restart { on \"hang\" { ... } } after a hang only", strings.Join(ways, ", "), joined, setting)
 	}) {
 		facts = append(facts, "on "+same.hosts+" "+same.what)
 	}

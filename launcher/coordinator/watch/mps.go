@@ -161,7 +161,8 @@ func (m *MPS) LossOf(rank int, begun link.Instant) []failure.Event {
 	for _, l := range m.lost {
 		if slices.Contains(l.Ranks, rank) && l.At >= begun {
 			return []failure.Event{{
-				Class: l.Class(), Message: l.Message, Host: l.Host, Rank: rank, At: m.run.Since(l.At), Evidence: l.Lines,
+				Class: l.Class(), Message: l.Message, Host: l.Host, Rank: rank, At: m.run.Since(l.At),
+				Evidence: l.Lines,
 			}}
 		}
 	}
@@ -210,8 +211,8 @@ func (m *MPS) of(host int) []report.MPSGPU {
 	var all []report.MPSGPU
 	for _, g := range m.run.Plan.MPS(host) {
 		one := report.MPSGPU{
-			Host: m.run.Hosts[host].Name, Name: g.Device.String(), UUID: g.Device.UUID, Daemon: m.daemons[g.Device.UUID],
-			Ranks: []report.MPSRank{},
+			Host: m.run.Hosts[host].Name, Name: g.Device.String(), UUID: g.Device.UUID, Ranks: []report.MPSRank{},
+			Daemon: m.daemons[g.Device.UUID],
 		}
 		for _, s := range m.seen[host] {
 			if s.Device != g.Device.UUID {
@@ -288,8 +289,9 @@ func (m *MPS) Explain(c *report.Cause, rank int) {
 			continue
 		}
 		c.Notes = append(c.Notes, fmt.Sprintf("%s shared the MPS server of %s with it: "+
-			"a fatal GPU fault of one client ends all, so theirs are its consequence, or its is that of one of them; all were ended at once, "+
-			"since the GPU serves nobody before the last has gone", m.run.ListRanks(others), m.run.PlaceOf(rank).Device))
+			"a fatal GPU fault of one client ends all, so theirs are its consequence, or its is that of one of them; "+
+			"all were ended at once, since the GPU serves nobody before the last has gone",
+			m.run.ListRanks(others), m.run.PlaceOf(rank).Device))
 		c.Evidence = append(c.Evidence, lost.Lines...)
 	}
 }
