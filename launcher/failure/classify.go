@@ -42,15 +42,15 @@ func (e Evidence) classify() verdict.Verdict {
 
 // weighOutput weighs what a worker wrote against how it ended and what its host saw.
 func (e Evidence) weighOutput(words output.Said, found bool) verdict.Verdict {
-	if v, sick := e.hardware(); sick && (!found || words.Kind != output.Cause || v.Class == words.Verdict.Class || e.ofHost(v)) {
+	if v, sick := e.hardware(); sick && (!found || words.Kind != output.Cause || v.Class == words.Verdict.Class || isHardware(v)) {
 		v.After = e.Sent
 		// A fault of a program is that of the one that ended by itself.
-		if e.Sent == "" || e.ofHost(v) || found && words.Kind == output.Cause {
+		if e.Sent == "" || isHardware(v) || found && words.Kind == output.Cause {
 			return v
 		}
 	}
 	if e.Sent != "" && (!found || words.Kind != output.Cause || saysStopped(words.Verdict)) {
-		return e.stopped()
+		return stopped(e)
 	}
 	if v, ok := e.killed(words, found); ok {
 		return v
@@ -99,7 +99,7 @@ func (e Evidence) success() verdict.Verdict {
 }
 
 // stopped: muster had sent a signal, and nothing says that the worker had failed before.
-func (e Evidence) stopped() verdict.Verdict {
+func stopped(e Evidence) verdict.Verdict {
 	v := verdict.Of(class.Stopped, verdict.Certain)
 	v.Message = "it was stopped by muster (" + e.Sent + ")"
 	v.AddEvidence("muster had sent " + e.Sent)
@@ -138,9 +138,9 @@ func (e Evidence) addFacts(v *verdict.Verdict) {
 		v.Numbers[verdict.NumDeviceAfter] = float64(g.After.Used)
 		v.AddEvidence(fmt.Sprintf("NVML saw %s of %s in use on GPU %d when it had ended", text.Size(g.After.Used, 2), text.Size(g.After.Total, 2), g.Index))
 	}
-	e.noteUnseen(v)
+	noteUnseen(e, v)
 	e.addTorch(v)
-	if words := e.place(); words != "" {
+	if words := describePlace(e); words != "" {
 		v.AddNote("it had come to " + words)
 	}
 	if o := e.Observed; o != nil && o.Torch != nil {
@@ -150,8 +150,8 @@ func (e Evidence) addFacts(v *verdict.Verdict) {
 	}
 }
 
-// place is how far the worker was, and in which phase.
-func (e Evidence) place() string {
+// describePlace is how far the worker was, and in which phase.
+func describePlace(e Evidence) string {
 	var words []string
 	if e.Steps != nil && e.Steps.Furthest.Known() {
 		words = append(words, e.Steps.Furthest.String())
@@ -163,7 +163,7 @@ func (e Evidence) place() string {
 }
 
 // noteUnseen says what of the devices could not be known, where it might have mattered.
-func (e Evidence) noteUnseen(v *verdict.Verdict) {
+func noteUnseen(e Evidence, v *verdict.Verdict) {
 	if !strings.HasPrefix(v.Class, "gpu.") && !strings.HasPrefix(v.Class, "oom.") || v.Class == class.OOMHost || v.Class == class.OOMShm {
 		return
 	}

@@ -41,7 +41,7 @@ func (e Evidence) failing(v verdict.Verdict) *GPU {
 // holding is who held a device's memory.
 type holding struct {
 	own, ranks, foreign float64
-	words               []string // of ranks and foreign ones
+	names               []string // of ranks and foreign ones
 }
 
 func (u *Use) holding() holding {
@@ -57,10 +57,10 @@ func (u *Use) holding() holding {
 			continue
 		case p.Rank >= 0:
 			h.ranks += bytes
-			h.words = append(h.words, fmt.Sprintf("rank %d (pid %d) has %s", p.Rank, p.PID, text.Size(bytes, 2)))
+			h.names = append(h.names, fmt.Sprintf("rank %d (pid %d) has %s", p.Rank, p.PID, text.Size(bytes, 2)))
 		default:
 			h.foreign += bytes
-			h.words = append(h.words, fmt.Sprintf("%s has %s", p.text(), text.Size(bytes, 2)))
+			h.names = append(h.names, fmt.Sprintf("%s has %s", p.text(), text.Size(bytes, 2)))
 		}
 	}
 	return h
@@ -84,40 +84,35 @@ func (e Evidence) weighGPUMemory(v *verdict.Verdict) {
 	if g == nil {
 		return
 	}
-	held := g.Before.holding()
-	if g.Before == nil && g.After != nil { // it died before anybody looked; the others are still there
-		held = g.After.holding()
+	held, since := g.Before.holding(), ""
+	switch {
+	case g.Before != nil:
+		v.AddEvidence(fmt.Sprintf("NVML saw %s of %s in use on GPU %d before it died",
+			text.Size(g.Before.Used, 2), text.Size(g.Before.Total, 2), g.Index))
+	case g.After != nil: // it died before anybody looked; the others are still there
+		held, since = g.After.holding(), " since it ended"
 		held.own = 0
-		for _, words := range held.words {
-			v.AddEvidence(fmt.Sprintf("on GPU %d %s since it ended", g.Index, words))
-		}
-		if held.ranks+held.foreign > 0 {
-			v.Numbers[verdict.NumOthers] = held.ranks + held.foreign
-		}
 	}
-	if g.Before != nil {
-		v.AddEvidence(fmt.Sprintf("NVML saw %s of %s in use on GPU %d before it died", text.Size(g.Before.Used, 2), text.Size(g.Before.Total, 2), g.Index))
-		for _, words := range held.words {
-			v.AddEvidence("on GPU " + fmt.Sprint(g.Index) + " " + words)
-		}
-		if held.ranks+held.foreign > 0 {
-			v.Numbers[verdict.NumOthers] = held.ranks + held.foreign
-		}
+	for _, holder := range held.names {
+		v.AddEvidence(fmt.Sprintf("on GPU %d %s%s", g.Index, holder, since))
+	}
+	if held.ranks+held.foreign > 0 {
+		v.Numbers[verdict.NumOthers] = held.ranks + held.foreign
 	}
 	requested, total := v.Numbers[verdict.NumRequested], v.Numbers[verdict.NumTotal]
 	if total > 0 && requested > total { // it never fits, whoever else is there
 		return
 	}
 	switch {
-	case e.overMPSLimit(g, *v):
+	case overMPSLimit(e, g, *v):
 		v.Become(class.OOMMPSLimit, verdict.Likely, fmt.Sprintf("the rank's share of GPU %d under MPS (%s) is used up, though the GPU itself is not", g.Index, text.Size(e.MPSLimit, 2)))
-	case e.onAnothers(g):
+	case onAnothers(e, g):
 		v.Become(class.OOMImbalance, verdict.Certain, fmt.Sprintf("the program filled GPU %d, which the plan gave to another rank: it makes tensors on the wrong device", g.Index))
 	case g.Ranks <= 1 && held.ranks > output.Slack && held.ranks >= held.own/4:
 		v.Become(class.OOMImbalance, verdict.Likely, fmt.Sprintf("several ranks of the run use GPU %d: %s of it are not this rank's", g.Index, text.Size(held.ranks, 2)))
-	case e.foreignDecides(g, held, *v):
-		v.Become(class.OOMForeign, verdict.Certain, fmt.Sprintf("GPU %d is used by somebody else too: %s", g.Index, strings.Join(held.words, ", ")))
-	case (v.Class == class.OOMCapacity || v.Class == class.OOMForeign && held.own > 0 && held.foreign == 0) && e.othersIdle(g):
+	case foreignDecides(g, held, *v):
+		v.Become(class.OOMForeign, verdict.Certain, fmt.Sprintf("GPU %d is used by somebody else too: %s", g.Index, strings.Join(held.names, ", ")))
+	case (v.Class == class.OOMCapacity || v.Class == class.OOMForeign && held.own > 0 && held.foreign == 0) && othersIdle(e, g):
 		v.Become(class.OOMImbalance, verdict.Likely, fmt.Sprintf("GPU %d is full while the other GPUs of the plan are not half full: tensors on the wrong device, or an uneven split", g.Index))
 	case v.Class == class.OOMForeign && g.Before != nil && held.own > 0 && held.foreign == 0:
 		v.Become(class.OOMCapacity, verdict.Likely, fmt.Sprintf("GPU %d is too small for the program: nobody else held memory on it", g.Index))
@@ -128,7 +123,7 @@ func (e Evidence) weighGPUMemory(v *verdict.Verdict) {
 
 // overMPSLimit: under a limit the driver says how much is free of the limit, and how much
 // the whole card has.
-func (e Evidence) overMPSLimit(g *GPU, v verdict.Verdict) bool {
+func overMPSLimit(e Evidence, g *GPU, v verdict.Verdict) bool {
 	if e.MPSLimit == 0 || v.Class == class.OOMFragmentation {
 		return false
 	}
@@ -141,12 +136,12 @@ func (e Evidence) overMPSLimit(g *GPU, v verdict.Verdict) bool {
 }
 
 // onAnothers is whether the device is not the worker's own, though it has one.
-func (e Evidence) onAnothers(g *GPU) bool {
+func onAnothers(e Evidence, g *GPU) bool {
 	return !g.Mine && g.Ranks > 0 && slices.ContainsFunc(e.GPUs, func(g GPU) bool { return g.Mine })
 }
 
 // foreignDecides is whether the request would have fitted without somebody else.
-func (e Evidence) foreignDecides(g *GPU, held holding, v verdict.Verdict) bool {
+func foreignDecides(g *GPU, held holding, v verdict.Verdict) bool {
 	if g.Before == nil && g.After == nil || held.foreign <= output.Slack {
 		return false
 	}
@@ -169,7 +164,7 @@ func (e Evidence) foreignDecides(g *GPU, held holding, v verdict.Verdict) bool {
 
 // othersIdle is whether the plan's other GPUs on the host are less than half full, and
 // there are such.
-func (e Evidence) othersIdle(full *GPU) bool {
+func othersIdle(e Evidence, full *GPU) bool {
 	others := 0
 	for i := range e.GPUs {
 		g := &e.GPUs[i]

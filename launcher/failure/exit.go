@@ -44,9 +44,9 @@ func (e Evidence) killed(words output.Said, found bool) (verdict.Verdict, bool) 
 		return verdict.Verdict{}, false
 	}
 	if e.Sent != "" && (e.Signal == "" || signal == e.Sent) {
-		return e.stopped(), true
+		return stopped(e), true
 	}
-	v := e.ofSignal(signal, confidence)
+	v := e.signalled(signal, confidence)
 	if nested {
 		v.KeepNumbers(words.Verdict)
 		v.Message = strings.Replace(v.Message, "it was killed", "a worker of its own launcher was killed", 1)
@@ -64,15 +64,15 @@ func fromOutside(signal string) bool {
 	return !slices.Contains([]string{"SIGILL", "SIGABRT", "SIGBUS", "SIGFPE", "SIGSEGV", "SIGSYS", "SIGTRAP", "SIGPIPE"}, signal)
 }
 
-// ofSignal is the verdict on a signal that nothing else explains.
-func (e Evidence) ofSignal(signal, confidence string) verdict.Verdict {
+// signalled is the verdict on a signal that nothing else explains.
+func (e Evidence) signalled(signal, confidence string) verdict.Verdict {
 	switch signal {
 	case "SIGKILL":
-		return e.ofKill(confidence)
+		return e.sigkill(confidence)
 	case "SIGBUS":
-		return e.ofBus(confidence)
+		return busError(e, confidence)
 	case "SIGSEGV":
-		return e.ofSegv(confidence)
+		return segfault(e, confidence)
 	case "SIGABRT":
 		return crash(class.CrashAbort, confidence, "the program ended itself by abort() without a word that is known")
 	case "SIGILL":
@@ -82,7 +82,7 @@ func (e Evidence) ofSignal(signal, confidence string) verdict.Verdict {
 	case "SIGXCPU":
 		return crash(class.TimeLimit, confidence, "the limit of CPU time ended it (SIGXCPU)")
 	}
-	return e.ofSent(signal, confidence)
+	return sentSignal(e, signal, confidence)
 }
 
 func crash(name, confidence, message string) verdict.Verdict {
@@ -94,8 +94,8 @@ func crash(name, confidence, message string) verdict.Verdict {
 	return v
 }
 
-// ofKill: SIGKILL is for want of memory only where somebody counted that.
-func (e Evidence) ofKill(confidence string) verdict.Verdict {
+// sigkill: SIGKILL is for want of memory only where somebody counted that.
+func (e Evidence) sigkill(confidence string) verdict.Verdict {
 	v := verdict.Of(class.OOMHost, verdict.Certain)
 	if v.Message = e.outOfMemory(&v); v.Message != "" {
 		v.Confidence = verdict.Worst(v.Confidence, confidence)
@@ -104,7 +104,7 @@ func (e Evidence) ofKill(confidence string) verdict.Verdict {
 	v = verdict.Of(class.KilledUnknown, verdict.Worst(confidence, verdict.Likely))
 	v.Said = "SIGKILL"
 	v.Message = "it was killed by SIGKILL (9), which muster did not send: somebody did, or the kernel for want of memory"
-	if e.bySlurm(&v, "SIGKILL"); v.Advice != nil {
+	if bySlurm(e, &v, "SIGKILL"); v.Advice != nil {
 		return v
 	}
 	if e.Memory.Unchanged() {
@@ -120,7 +120,7 @@ func (e Evidence) ofKill(confidence string) verdict.Verdict {
 // smallShm is what container runtimes give by default; batches of images fill it at once.
 const smallShm = 64 << 20
 
-func (e Evidence) ofBus(confidence string) verdict.Verdict {
+func busError(e Evidence, confidence string) verdict.Verdict {
 	if e.Shm.Full() || e.Shm != nil && e.Shm.Total > 0 && e.Shm.Total <= smallShm {
 		v := verdict.Of(class.OOMShm, verdict.Worst(confidence, verdict.Likely))
 		v.Message = fmt.Sprintf("/dev/shm on its host is too small or full (SIGBUS): %s", spaceText(e.Shm))
@@ -132,9 +132,9 @@ func (e Evidence) ofBus(confidence string) verdict.Verdict {
 	return v
 }
 
-func (e Evidence) ofSegv(confidence string) verdict.Verdict {
+func segfault(e Evidence, confidence string) verdict.Verdict {
 	v := crash(class.CrashSegv, confidence, "the program touched memory that is not there (SIGSEGV)")
-	if library := e.segfaultIn(); library != "" {
+	if library := e.kernelLog().segfaultIn(); library != "" {
 		v.Confidence = verdict.Certain
 		v.Message = fmt.Sprintf("it crashed in %s (SIGSEGV)", library)
 		v.Said = "segfault in " + library
@@ -159,26 +159,26 @@ func (e Evidence) status() verdict.Verdict {
 		return v
 	case e.Code == 1 || e.Code == 2 || e.Code == 64:
 		if line := output.Line(&e.Worker, wrongArguments); line != "" && !unreadable.MatchString(line) {
-			return e.notBegun("the program does not take these arguments, or is not there", line)
+			return notBegun(e, "the program does not take these arguments, or is not there", line)
 		}
 		if line := output.Line(&e.Worker, usageLine); line != "" && e.Code != 1 {
-			return e.notBegun("the program does not take these arguments", line)
+			return notBegun(e, "the program does not take these arguments", line)
 		}
 	}
 	if v, ok := e.notBegunBy(); ok {
 		return v
 	}
-	if v := verdict.Of(class.OOMHost, verdict.Likely); e.killedInCgroup() {
+	if v := verdict.Of(class.OOMHost, verdict.Likely); killedInCgroup(e) {
 		v.Message = e.outOfMemory(&v)
 		v.AddEvidence(fmt.Sprintf("its own exit status was %d: a process that it had started was killed", e.Code))
 		return v
 	}
-	return e.statusAlone()
+	return statusAlone(e)
 }
 
 // statusAlone is the verdict where nothing that is known says why. What the program said
 // last is most often its reason: then it needs no advice to give one.
-func (e Evidence) statusAlone() verdict.Verdict {
+func statusAlone(e Evidence) verdict.Verdict {
 	v := verdict.Of(class.Exit, verdict.Likely)
 	v.Said = fmt.Sprintf("exit %d", e.Code)
 	last := output.LastLine(e.Stderr)
@@ -194,7 +194,7 @@ func (e Evidence) statusAlone() verdict.Verdict {
 }
 
 // notBegun is a program that ended before its work; the line that says so is quoted.
-func (e Evidence) notBegun(what, line string) verdict.Verdict {
+func notBegun(e Evidence, what, line string) verdict.Verdict {
 	v := verdict.Of(class.UserError, verdict.Certain)
 	v.Said = verdict.Excerpt(line)
 	v.Message = what + ": " + v.Said

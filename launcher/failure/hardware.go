@@ -56,8 +56,8 @@ func (e Evidence) hardware() (verdict.Verdict, bool) {
 	return verdict.Verdict{}, false
 }
 
-// ofHost is whether a verdict is the hardware's, whatever the worker wrote about it.
-func (e Evidence) ofHost(v verdict.Verdict) bool {
+// isHardware is whether a verdict is the hardware's, whatever the worker wrote about it.
+func isHardware(v verdict.Verdict) bool {
 	c, _ := class.Find(v.Class)
 	return c.Owner == class.Host && (v.Restart == class.OtherHost || v.Class == class.GPUECC)
 }
@@ -85,12 +85,12 @@ func (e Evidence) xids() []seenXid {
 				x.Text = cmp.Or(x.Text, logged[same].Text)
 				logged = slices.Delete(logged, same, same+1)
 			}
-			found = append(found, e.judge(x, fmt.Sprintf("GPU %d", g.Index)))
+			found = append(found, judge(x, fmt.Sprintf("GPU %d", g.Index)))
 		}
 	}
 	slices.SortStableFunc(found, func(a, b seenXid) int { return cmp.Compare(a.At, b.At) })
 	for _, k := range logged {
-		found = append(found, e.judge(k.Xid, "the GPU at "+k.pci))
+		found = append(found, judge(k.Xid, "the GPU at "+k.pci))
 	}
 	return found
 }
@@ -104,14 +104,15 @@ type loggedXid struct {
 // kernelXids are those of the kernel's log that concern the worker.
 func (e Evidence) kernelXids() []loggedXid {
 	var found []loggedXid
-	text := e.kernelText()
+	log := e.kernelLog()
+	text := log.text
 	all := xidForm.FindAllStringSubmatchIndex(text, 256)
 	for _, at := range all {
 		pci, rest := text[at[2]:at[3]], text[at[1]:min(len(text), at[1]+300)]
 		if next := strings.Index(rest, "NVRM:"); next >= 0 {
 			rest = rest[:next]
 		}
-		if !e.concernsPCI(pci, rest) {
+		if !concernsPCI(e, log, pci, rest) {
 			continue
 		}
 		n, _ := strconv.Atoi(text[at[4]:at[5]])
@@ -120,8 +121,8 @@ func (e Evidence) kernelXids() []loggedXid {
 	return found
 }
 
-func (e Evidence) concernsPCI(pci, rest string) bool {
-	if m := xidPIDForm.FindStringSubmatch(rest); m != nil && len(e.PIDs) > 0 && e.mine(m[1]) {
+func concernsPCI(e Evidence, log kernelLog, pci, rest string) bool {
+	if m := xidPIDForm.FindStringSubmatch(rest); m != nil && len(e.PIDs) > 0 && log.mine(m[1]) {
 		return true
 	}
 	if len(e.GPUs) == 0 {
@@ -146,7 +147,7 @@ func samePCI(a, b string) bool {
 }
 
 // judge is what an Xid means for the worker: see class.JudgeXid.
-func (e Evidence) judge(x Xid, gpu string) seenXid {
+func judge(x Xid, gpu string) seenXid {
 	s := seenXid{Xid: x, gpu: gpu}
 	s.known, s.by = class.JudgeXid(x.Number, x.Text)
 	return s

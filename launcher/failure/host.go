@@ -25,8 +25,13 @@ var (
 // kernelLogLimit is how many lines of the kernel's log are looked at, the last ones.
 const kernelLogLimit = 2000
 
-// kernelText is the host's kernel log as one line, as collectors fold it.
-func (e Evidence) kernelText() string {
+// kernelLog is a host's kernel log as one line, as collectors fold it.
+type kernelLog struct {
+	text string
+	pids []int // of the worker
+}
+
+func (e Evidence) kernelLog() kernelLog {
 	log := e.Kernel
 	if len(log) > kernelLogLimit {
 		log = log[len(log)-kernelLogLimit:]
@@ -35,14 +40,14 @@ func (e Evidence) kernelText() string {
 	for _, v := range lines.Read([]byte(strings.Join(log, "\n"))).Voices {
 		text += v.Flat
 	}
-	return text
+	return kernelLog{text, e.PIDs}
 }
 
 // mine is whether a pid of the kernel's is one of the worker. Where the worker's are not
 // known, any may be.
-func (e Evidence) mine(pid string) bool {
+func (k kernelLog) mine(pid string) bool {
 	n, _ := strconv.Atoi(pid)
-	return len(e.PIDs) == 0 || slices.Contains(e.PIDs, n)
+	return len(k.pids) == 0 || slices.Contains(k.pids, n)
 }
 
 // outOfMemory is why a kill is taken to be for want of host memory, "" where nothing says
@@ -51,7 +56,7 @@ func (e Evidence) outOfMemory(v *verdict.Verdict) string {
 	if e.Memory.Limit > 0 {
 		v.Numbers[verdict.NumLimit] = float64(e.Memory.Limit)
 	}
-	if message := e.kernelKill(v); message != "" {
+	if message := e.kernelLog().kill(v, e.Memory); message != "" {
 		return message
 	}
 	m := e.Memory
@@ -63,7 +68,7 @@ func (e Evidence) outOfMemory(v *verdict.Verdict) string {
 	case m.HostGrew():
 		v.Confidence = verdict.Likely
 		v.AddEvidence(fmt.Sprintf("the host's count of kills for want of memory (oom_kill) went %d -> %d", *m.HostBefore, *m.HostAfter))
-		if said := e.onlyCgroups(); said != "" {
+		if said := e.kernelLog().onlyCgroups(); said != "" {
 			v.Numbers[verdict.NumCgroup] = 1
 			delete(v.Numbers, verdict.NumLimit) // is another cgroup's
 			v.AddEvidence(fmt.Sprintf("the kernel's log says %q", said))
@@ -74,15 +79,15 @@ func (e Evidence) outOfMemory(v *verdict.Verdict) string {
 	return ""
 }
 
-// kernelKill looks for the kill in the kernel's log.
-func (e Evidence) kernelKill(v *verdict.Verdict) string {
-	text := e.kernelText()
+// kill looks for the worker's kill.
+func (k kernelLog) kill(v *verdict.Verdict, memory evidence.Memory) string {
+	text := k.text
 	for _, at := range oomKillForm.FindAllStringSubmatchIndex(text, 64) {
 		pid, name := text[at[4]:at[5]], text[at[6]:at[7]]
-		if !e.mine(pid) {
+		if !k.mine(pid) {
 			continue
 		}
-		if len(e.PIDs) == 0 {
+		if len(k.pids) == 0 {
 			v.Confidence = verdict.Likely
 		}
 		v.AddEvidence(fmt.Sprintf("the kernel's log says %q", verdict.Excerpt(text[at[0]:min(len(text), at[1]+100)])))
@@ -90,9 +95,9 @@ func (e Evidence) kernelKill(v *verdict.Verdict) string {
 			kilobytes(v, verdict.NumTotalVM, m[1])
 			kilobytes(v, verdict.NumAnonRSS, m[2])
 		}
-		if text[at[2]] == 'M' || e.constraint(pid) == "CONSTRAINT_MEMCG" {
+		if text[at[2]] == 'M' || k.constraint(pid) == "CONSTRAINT_MEMCG" {
 			v.Numbers[verdict.NumCgroup] = 1
-			return fmt.Sprintf("the kernel killed it (%s, pid %s) as the memory limit of its cgroup was reached%s", name, pid, limitText(e.Memory))
+			return fmt.Sprintf("the kernel killed it (%s, pid %s) as the memory limit of its cgroup was reached%s", name, pid, limitText(memory))
 		}
 		return fmt.Sprintf("the kernel killed it (%s, pid %s) as the host ran out of memory", name, pid)
 	}
@@ -101,8 +106,8 @@ func (e Evidence) kernelKill(v *verdict.Verdict) string {
 
 // onlyCgroups is what the kernel's log says of the last kill, where each was for the limit of
 // a cgroup: the numbers of processes there need not be those of a container.
-func (e Evidence) onlyCgroups() (said string) {
-	text := e.kernelText()
+func (k kernelLog) onlyCgroups() (said string) {
+	text := k.text
 	for _, at := range oomKillForm.FindAllStringSubmatchIndex(text, 64) {
 		if text[at[2]] != 'M' {
 			return ""
@@ -113,8 +118,8 @@ func (e Evidence) onlyCgroups() (said string) {
 }
 
 // constraint is what the kernel says of the limit that a kill was for.
-func (e Evidence) constraint(pid string) string {
-	for _, m := range oomDetailForm.FindAllStringSubmatch(e.kernelText(), 64) {
+func (k kernelLog) constraint(pid string) string {
+	for _, m := range oomDetailForm.FindAllStringSubmatch(k.text, 64) {
 		if m[4] == pid {
 			return m[1]
 		}
@@ -140,9 +145,9 @@ func limitText(m evidence.Memory) string {
 
 // killedInCgroup is whether a process of the job was killed for want of memory, though the
 // rank ended by itself.
-func (e Evidence) killedInCgroup() bool {
+func killedInCgroup(e Evidence) bool {
 	scratch := verdict.Of(class.OOMHost, verdict.Likely)
-	return e.Memory.CgroupGrew() || len(e.PIDs) > 0 && e.kernelKill(&scratch) != ""
+	return e.Memory.CgroupGrew() || len(e.PIDs) > 0 && e.kernelLog().kill(&scratch, e.Memory) != ""
 }
 
 // ofKills are phrases of phrases.go that tell of a SIGKILL, for which memory is a guess.
@@ -179,9 +184,9 @@ func (e Evidence) weighHostMemory(v *verdict.Verdict) {
 }
 
 // segfaultIn is the library that the kernel's log names for the worker's crash.
-func (e Evidence) segfaultIn() string {
-	for _, m := range segfaultForm.FindAllStringSubmatch(e.kernelText(), 64) {
-		if e.mine(m[1]) {
+func (k kernelLog) segfaultIn() string {
+	for _, m := range segfaultForm.FindAllStringSubmatch(k.text, 64) {
+		if k.mine(m[1]) {
 			return m[2]
 		}
 	}

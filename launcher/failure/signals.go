@@ -27,8 +27,8 @@ var sentSignals = map[string]struct {
 	"SIGALRM": {"an alarm that a program had set ended it (SIGALRM)", "look who sets it: alarm(2), signal.alarm() or a wrapper with a time limit"},
 }
 
-// ofSent is the verdict on such a signal.
-func (e Evidence) ofSent(signal, confidence string) verdict.Verdict {
+// sentSignal is the verdict on such a signal.
+func sentSignal(e Evidence, signal, confidence string) verdict.Verdict {
 	v := verdict.Of(class.KilledUnknown, verdict.Worst(confidence, verdict.Likely))
 	v.Said = signal
 	v.Advice = []string{askWho}
@@ -38,7 +38,7 @@ func (e Evidence) ofSent(signal, confidence string) verdict.Verdict {
 	}
 	if v.Message = known.says; v.Message == "" {
 		v.Message = fmt.Sprintf("it was killed by %s, which muster did not send: a user, a scheduler or the program itself did", signal)
-		e.bySlurm(&v, signal)
+		bySlurm(e, &v, signal)
 	}
 	if confidence == verdict.Guess {
 		v.Message = "perhaps " + v.Message
@@ -50,7 +50,7 @@ func (e Evidence) ofSent(signal, confidence string) verdict.Verdict {
 var cancelled = pattern.New(`slurmstepd: error: \*\*\* .{1,200} CANCELLED AT `)
 
 // bySlurm says that it was Slurm, where it has said so itself.
-func (e Evidence) bySlurm(v *verdict.Verdict, signal string) {
+func bySlurm(e Evidence, v *verdict.Verdict, signal string) {
 	line := output.Line(&e.Worker, cancelled)
 	if line == "" {
 		return

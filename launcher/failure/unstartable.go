@@ -39,7 +39,7 @@ func (e Evidence) notBegunBy() (verdict.Verdict, bool) {
 	}
 	for _, u := range unstartables {
 		if line := output.Line(&e.Worker, u.form); line != "" {
-			v := e.notBegun(u.what, line)
+			v := notBegun(e, u.what, line)
 			v.Advice = u.advice
 			return v, true
 		}
