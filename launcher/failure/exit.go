@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/failure/class"
+	"github.com/muster-dev/muster/launcher/failure/kernel"
 	"github.com/muster-dev/muster/launcher/failure/output"
 	"github.com/muster-dev/muster/launcher/failure/pattern"
 	"github.com/muster-dev/muster/launcher/failure/verdict"
@@ -134,7 +135,7 @@ func busError(e Evidence, confidence string) verdict.Verdict {
 
 func segfault(e Evidence, confidence string) verdict.Verdict {
 	v := crash(class.CrashSegv, confidence, "the program touched memory that is not there (SIGSEGV)")
-	if library := e.kernelLog().segfaultIn(); library != "" {
+	if library := kernel.Read(&e.Worker).SegfaultIn(); library != "" {
 		v.Confidence = verdict.Certain
 		v.Message = fmt.Sprintf("it crashed in %s (SIGSEGV)", library)
 		v.Said = "segfault in " + library

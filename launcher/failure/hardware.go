@@ -4,19 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/muster-dev/muster/launcher/failure/class"
-	"github.com/muster-dev/muster/launcher/failure/pattern"
+	"github.com/muster-dev/muster/launcher/failure/kernel"
 	"github.com/muster-dev/muster/launcher/failure/verdict"
 	"github.com/muster-dev/muster/launcher/plural"
-)
-
-// xidForm is the driver's line: pid and name may be quoted, unknown or missing.
-var (
-	xidForm    = pattern.New(`NVRM: Xid \(PCI:([0-9a-fA-F:.]{1,20})\): ([0-9]{1,5}),? ?`)
-	xidPIDForm = pattern.New(`^pid='?([0-9]{1,10})`)
 )
 
 // seenXid is an Xid of a device of the worker.
@@ -72,7 +65,7 @@ func (e Evidence) concerns(g *GPU) bool {
 // log are two reports of one thing: what both have counts once, with the log's words. Those
 // of the log alone stand last, for nothing says when they were.
 func (e Evidence) xids() []seenXid {
-	logged := e.kernelXids()
+	logged := kernel.Read(&e.Worker).Xids(e.concernsPCI)
 	var found []seenXid
 	for i := range e.GPUs {
 		g := &e.GPUs[i]
@@ -80,7 +73,7 @@ func (e Evidence) xids() []seenXid {
 			continue
 		}
 		for _, x := range g.Xids {
-			same := slices.IndexFunc(logged, func(k loggedXid) bool { return k.Number == x.Number && samePCI(g.PCI, k.pci) })
+			same := slices.IndexFunc(logged, func(k kernel.Xid) bool { return k.Number == x.Number && samePCI(g.PCI, k.PCI) })
 			if same >= 0 {
 				x.Text = cmp.Or(x.Text, logged[same].Text)
 				logged = slices.Delete(logged, same, same+1)
@@ -90,50 +83,19 @@ func (e Evidence) xids() []seenXid {
 	}
 	slices.SortStableFunc(found, func(a, b seenXid) int { return cmp.Compare(a.At, b.At) })
 	for _, k := range logged {
-		found = append(found, judge(k.Xid, "the GPU at "+k.pci))
+		found = append(found, judge(Xid{Number: k.Number, Text: k.Text}, "the GPU at "+k.PCI))
 	}
 	return found
 }
 
-// loggedXid is an Xid of the kernel's log.
-type loggedXid struct {
-	Xid
-	pci string
-}
-
-// kernelXids are those of the kernel's log that concern the worker.
-func (e Evidence) kernelXids() []loggedXid {
-	var found []loggedXid
-	log := e.kernelLog()
-	text := log.text
-	all := xidForm.FindAllStringSubmatchIndex(text, 256)
-	for _, at := range all {
-		pci, rest := text[at[2]:at[3]], text[at[1]:min(len(text), at[1]+300)]
-		if next := strings.Index(rest, "NVRM:"); next >= 0 {
-			rest = rest[:next]
-		}
-		if !concernsPCI(e, log, pci, rest) {
-			continue
-		}
-		n, _ := strconv.Atoi(text[at[4]:at[5]])
-		found = append(found, loggedXid{Xid{Number: n, Text: strings.TrimSpace(rest)}, pci})
-	}
-	return found
-}
-
-func concernsPCI(e Evidence, log kernelLog, pci, rest string) bool {
-	if m := xidPIDForm.FindStringSubmatch(rest); m != nil && len(e.PIDs) > 0 && log.mine(m[1]) {
-		return true
-	}
-	if len(e.GPUs) == 0 {
-		return true
-	}
+// concernsPCI is concerns for a GPU at an address; of a host whose GPUs are not known, any may be.
+func (e Evidence) concernsPCI(pci string) bool {
 	for i := range e.GPUs {
 		if g := &e.GPUs[i]; samePCI(g.PCI, pci) {
 			return e.concerns(g)
 		}
 	}
-	return false
+	return len(e.GPUs) == 0
 }
 
 // samePCI compares addresses as NVML (00000000:0F:00.0) and the kernel (0000:0f:00) write
