@@ -99,6 +99,11 @@ var rules = []rule{
 		why: "events and reports are values that every end of a run reads",
 	},
 	{
+		from: []string{"launcher/evidence"},
+		not:  []string{"launcher/message", "launcher/failure/...", "launcher/agent/...", "launcher/coordinator/...", "launcher/plan", "launcher/config", "rendezvous/...", hcl, cty, grpc},
+		why:  "evidence is plain data that the agent collects and package failure judges; neither needs the other",
+	},
+	{
 		from: []string{"launcher/observe"},
 		not:  []string{"launcher", "launcher/...", "rendezvous/...", "plugins/...", "net", "regexp", hcl, cty, grpc},
 		why:  "what a program tells is read the same wherever it comes from, and the agent carries the reader to every host",

@@ -3,12 +3,12 @@
 package devices
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"time"
 
 	"github.com/muster-dev/muster/launcher/agent/worker"
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/plugins/gpu"
 	"github.com/muster-dev/muster/rendezvous/link"
@@ -111,13 +111,6 @@ func (ws *Watcher) Tick(now link.Instant) {
 // deviceSignals are those by which programs die whose device has failed.
 var deviceSignals = []string{"SIGABRT", "SIGSEGV", "SIGBUS"}
 
-// devicePhrases are in what programs write then, in lower case.
-var devicePhrases = [][]byte{
-	[]byte("out of memory"), []byte("cuda error"), []byte("cudaerror"), []byte("cuda_error"), []byte("unhandled cuda"),
-	[]byte("cublas_status"), []byte("cudnn_status"), []byte("ecc error"), []byte("gpu is lost"), []byte("off the bus"),
-	[]byte("nvml"), []byte("hip error"), []byte("hsa_status"),
-}
-
 // fromDevice reports whether a worker's end looks as if a device had to do with it.
 func fromDevice(e *message.Ended) bool {
 	if e.Sent != "" || e.Error != "" || e.Code == 0 && e.Signal == "" {
@@ -126,11 +119,5 @@ func fromDevice(e *message.Ended) bool {
 	if slices.Contains(deviceSignals, e.Signal) {
 		return true
 	}
-	for _, text := range [][]byte{e.Evidence.Stderr, e.Evidence.Stdout} {
-		text = bytes.ToLower(text)
-		if slices.ContainsFunc(devicePhrases, func(phrase []byte) bool { return bytes.Contains(text, phrase) }) {
-			return true
-		}
-	}
-	return false
+	return evidence.ConcernsDevice(e.Evidence.Stderr) || evidence.ConcernsDevice(e.Evidence.Stdout)
 }

@@ -1,6 +1,7 @@
 package output
 
 import (
+	"github.com/muster-dev/muster/launcher/evidence"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/pattern"
 	"github.com/muster-dev/muster/launcher/failure/verdict"
@@ -41,20 +42,19 @@ const reach = 2048
 // the first counts.
 var phrases = []phrase{
 	// GPU memory.
-	{class: class.OOMUnknown, any: []string{"CUDA out of memory. Tried to allocate", "HIP out of memory. Tried to allocate", "XPU out of memory. Tried to allocate"}, caught: true, read: readOOM},
-	{class: class.OOMCapacity, any: []string{"RESOURCE_EXHAUSTED: Out of memory", "RESOURCE_EXHAUSTED: Failed to allocate request for", "OOM when allocating tensor with shape"}, caught: true, read: readOOM},
+	{class: class.OOMUnknown, any: evidence.AllocatorFull, caught: true, read: readOOM},
+	{class: class.OOMCapacity, any: evidence.ArenaFull, caught: true, read: readOOM},
 	{class: class.OOMCapacity, any: []string{"Cuda failure"}, form: pattern.New(`^Cuda failure (?:2\b|'out of memory'|[0-9]+ 'out of memory')`), sure: verdict.Likely,
 		says: "NCCL found no GPU memory for its buffers, which lie outside the framework's pool: shrink the pool's share, nccl { buffer_size } or the number of channels rather than the batch"},
-	{class: class.OOMUnknown, any: []string{"CUDA error: out of memory", "CUDA driver error: out of memory", "CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation"},
+	{class: class.OOMUnknown, any: evidence.DriverFull,
 		restart: class.OtherHost, sure: verdict.Likely, caught: true, says: "the driver itself refused GPU memory, without numbers: somebody else is on the GPU, or the GPU is not well; it is rarely the model"},
-	{class: class.OOMCapacity, any: []string{"CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"}, sure: verdict.Likely, read: readLibraryAlloc},
+	{class: class.OOMCapacity, any: evidence.LibraryFull, sure: verdict.Likely, read: readLibraryAlloc},
 
 	// GPUs.
-	{class: class.GPUECC, any: []string{"uncorrectable ECC error encountered"}, says: "the GPU's memory had an error that could not be corrected"},
-	{class: class.GPULost, any: []string{"GPU is lost", "has fallen off the bus"}, says: "the GPU does not answer any more"},
+	{class: class.GPUECC, any: evidence.ECCError, says: "the GPU's memory had an error that could not be corrected"},
+	{class: class.GPULost, any: evidence.DeviceLost, says: "the GPU does not answer any more"},
 	{class: class.UserError, any: []string{"device-side assert triggered"}, says: "a check within a kernel of the program failed: most often an index or label out of range"},
-	{class: class.GPUAppFault, any: []string{"an illegal memory access was encountered", "CUDA error: unspecified launch failure", "CUDA error: misaligned address",
-		"an illegal instruction was encountered", "the launch timed out and was terminated", "CUDA error: hardware stack error"}, says: "a kernel of the program accessed memory that is not its own"},
+	{class: class.GPUAppFault, any: evidence.DeviceFault, says: "a kernel of the program accessed memory that is not its own"},
 	{class: class.GPUBusy, any: []string{"CUDA-capable device(s) is/are busy or unavailable"}, says: "the GPU refused the program: compute mode, MIG without an instance, or MPS without its server"},
 	{class: class.MPSPeer, Kind: Effect, any: []string{"call between the MPS server and the MPS client failed", "MPS client has been terminated by the server", "MPS server is not ready to accept new MPS client requests",
 		"cudaErrorMpsRpcFailure", "cudaErrorMpsClientTerminated", "cudaErrorMpsServerNotReady", "CUDA_ERROR_MPS_RPC_FAILURE", "CUDA_ERROR_MPS_CLIENT_TERMINATED", "CUDA_ERROR_MPS_SERVER_NOT_READY"}},
