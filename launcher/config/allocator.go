@@ -167,7 +167,6 @@ func divisions(a *decode.Arg) (list []allocator.Division) {
 			Size:  divisionSize(a, e.Name),
 			Steps: powerOfTwo(e.Value, "The number for "+diagnostic.Quoted(e.Name), 0, maxSteps),
 		})
-		a.Blame(e.Value)
 	}
 	if len(list) == 0 || len(list) == 1 && list[0].Size == 0 {
 		a.Error("Invalid value", "%s names no size: write a power of two alone for all sizes.", a.Name)

@@ -55,16 +55,9 @@ func (c Check) doubt(f *decode.File, code string, at hcl.Range, title, format st
 
 // decodeIgnored is a list of codes, each once.
 func decodeIgnored(a *decode.Arg) (found []string) {
-	elements, ok := a.Elements()
-	if !ok && a.IsSet() {
-		a.Error("Wrong type", "ignore is a list of codes such as [\"pcie_narrow\"], not %s.", a.Describe())
-	}
-	for _, e := range elements {
-		name, isText := e.Scalar()
+	for _, e := range decode.Texts(a, "ignore is a list of codes such as [\"pcie_narrow\"]", "The code of a finding") {
+		name, _ := e.Word()
 		switch {
-		case e.Wrong():
-		case !isText:
-			e.Error("Wrong type", "The code of a finding is text in quotes, not %s.", e.Describe())
 		case !isCode(e, name, e.At):
 		case slices.Contains(found, name):
 			e.Warn("Repeated code", "%s is ignored already.", name)

@@ -251,16 +251,9 @@ func envPlace(v EnvVar, exprs ...hclsyntax.Expression) (key, value hcl.Range) {
 // those that were sent the ones that do.
 func decodeForward(b *decode.Block, sent map[string]string) (patterns []string, found map[string]string) {
 	a := b.Arg("forward")
-	elements, ok := a.Elements()
-	if !ok && a.IsSet() {
-		a.Error("Wrong type", "forward is a list of names and patterns such as [\"WANDB_*\", \"HF_TOKEN\"], not %s.", a.Describe())
-	}
-	if !ok {
-		return nil, nil
-	}
-	for _, e := range elements {
-		pattern, ok := decodePattern(e)
-		if !ok {
+	for _, e := range decode.Texts(a, "forward is a list of names and patterns such as [\"WANDB_*\", \"HF_TOKEN\"]", "A pattern of forward") {
+		pattern, _ := e.Word()
+		if !checkPattern(e, pattern) {
 			continue
 		}
 		patterns = append(patterns, pattern)
@@ -271,16 +264,8 @@ func decodeForward(b *decode.Block, sent map[string]string) (patterns []string, 
 	return patterns, envvar.Forwarded(patterns, sent)
 }
 
-// decodePattern is one element of forward, where it is good.
-func decodePattern(e *decode.Arg) (string, bool) {
-	if _, ok := e.Value(); !ok {
-		return "", false
-	}
-	word, isText := e.Word()
-	if !isText {
-		e.Error("Wrong type", "A pattern of forward is text in quotes, not %s.", e.Describe())
-		return "", false
-	}
+// checkPattern checks one element of forward.
+func checkPattern(e *decode.Arg, word string) bool {
 	name, _, isPattern := strings.Cut(word, "*")
 	reason := envvar.Owner(word, false)
 	if reason == "" && isPattern {
@@ -296,7 +281,7 @@ func decodePattern(e *decode.Arg) (string, bool) {
 	case reason != "":
 		e.Error("Variable belongs to muster", "%s cannot be forwarded: %s", word, reason)
 	default:
-		return word, true
+		return true
 	}
-	return "", false
+	return false
 }

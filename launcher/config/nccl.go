@@ -147,7 +147,6 @@ func ncclList(a *decode.Arg, attr nccl.Attribute) string {
 		default:
 			words = append(words, word)
 		}
-		a.Blame(e)
 	}
 	checkNCCLNames(a, attr, words)
 	if attr.Form != nccl.AsNames {

@@ -194,7 +194,6 @@ func decodeDeviceList(a *decode.Arg, elements []*decode.Arg) (kind string, found
 			earlier[key] = device
 			found = append(found, device)
 		}
-		a.Blame(e)
 	}
 	return kind, found
 }

@@ -81,63 +81,15 @@ func (s Source) checkText() hcl.Diagnostics {
 		return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: summary, Detail: fmt.Sprintf(format, args...)}}
 	}
 	text := s.plainText()
-	switch offset := firstBinary(text); {
+	switch {
 	case len(s.Text) > maxText:
 		return problem("Job file too large", "%s is larger than 1 MiB. Is it a job file?", s.Filename)
-	case len(bytes.TrimSpace(bytes.TrimPrefix(text, utf8BOM))) == 0:
+	case len(bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))) == 0:
 		return problem("Empty job file", "%s is empty. A job file holds one block: job \"NAME\" { ... }", s.Filename)
-	case utf16(text):
-		return problem("Not a text file", "%s is UTF-16 text. Save it as UTF-8.", s.Filename)
-	case offset >= 0:
-		return hcl.Diagnostics{{
-			Severity: hcl.DiagError,
-			Summary:  "Not a text file",
-			Detail:   notText(text, offset),
-			Subject:  byteRange(s.Filename, text, offset),
-		}}
+	case !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0:
+		return problem("Not a text file", "%s is not UTF-8 text, as a job file is. Save it as UTF-8.", s.Filename)
 	}
 	return nil
-}
-
-// firstBinary is the offset of the first byte that no UTF-8 text has, or -1.
-func firstBinary(text []byte) int {
-	for i := 0; i < len(text); {
-		r, size := utf8.DecodeRune(text[i:])
-		if r == 0 || r == utf8.RuneError && size == 1 {
-			return i
-		}
-		i += size
-	}
-	return -1
-}
-
-func notText(text []byte, offset int) string {
-	kind := "is not UTF-8"
-	if text[offset] == 0 {
-		kind = "is a NUL byte"
-	}
-	return fmt.Sprintf("Byte 0x%02x at offset %d (line %d) %s. A job file is UTF-8 text.",
-		text[offset], offset, 1+bytes.Count(text[:offset], []byte("\n")), kind)
-}
-
-// byteRange is the range of the one byte at offset.
-func byteRange(filename string, text []byte, offset int) *hcl.Range {
-	lineStart := bytes.LastIndexByte(text[:offset], '\n') + 1
-	start := hcl.Pos{
-		Line:   1 + bytes.Count(text[:offset], []byte("\n")),
-		Column: 1 + utf8.RuneCount(text[lineStart:offset]),
-		Byte:   offset,
-	}
-	end := start
-	end.Column++
-	end.Byte++
-	return &hcl.Range{Filename: filename, Start: start, End: end}
-}
-
-var utf8BOM = []byte("\ufeff")
-
-func utf16(text []byte) bool {
-	return bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff})
 }
 
 // plainText is the text with Windows line endings made plain, so that a heredoc

@@ -98,14 +98,12 @@ func decodeTaskList(a *decode.Arg) (found []Task) {
 				if _, ok := w.Value(); ok {
 					task.Words = append(task.Words, decode.CommandWord(w, "a task"))
 				}
-				a.Blame(w)
 			}
 		case isText:
 			task.Words = splitTask(e, word, "")
 		case !e.Wrong():
 			e.Error("Wrong type", "A task is a list of words such as [\"--lr\", 0.1], or a line such as \"--lr 0.1\", not %s.", e.Describe())
 		}
-		a.Blame(e)
 		found = append(found, task)
 	}
 	return found

@@ -30,6 +30,7 @@ type Arg struct {
 	ok        bool // the value can be used
 	evaluated bool
 	wrong     bool // an error was reported of it
+	parent    *Arg // of an element: it is wrong where this is
 }
 
 // Value is the argument's value, which may be null. ok is false where there is none, or an
@@ -41,7 +42,9 @@ func (a *Arg) Value() (value cty.Value, ok bool) {
 	if !a.evaluated {
 		a.evaluated = true
 		a.value, a.ok = a.file.Value(a.Expr)
-		a.wrong = a.wrong || !a.ok
+		if !a.ok {
+			a.blame()
+		}
 	}
 	return a.value, a.ok
 }
@@ -82,18 +85,21 @@ func (a *Arg) Error(summary, format string, args ...any) {
 
 // ErrorAt is Error of a part of the value.
 func (a *Arg) ErrorAt(at hcl.Range, summary, format string, args ...any) {
-	a.wrong = true
+	a.blame()
 	a.file.Error(at, summary, format, args...)
 }
 
 // ErrorAlso is Error with a second place that explains it.
 func (a *Arg) ErrorAlso(also hcl.Range, summary, format string, args ...any) {
-	a.wrong = true
+	a.blame()
 	a.file.ErrorAlso(a.At, also, summary, format, args...)
 }
 
-// Blame makes the argument wrong where one of its elements is.
-func (a *Arg) Blame(element *Arg) { a.wrong = a.wrong || element.wrong }
+func (a *Arg) blame() {
+	for ; a != nil; a = a.parent {
+		a.wrong = true
+	}
+}
 
 // Warn reports what is probably not meant.
 func (a *Arg) Warn(summary, format string, args ...any) {

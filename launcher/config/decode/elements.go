@@ -21,7 +21,7 @@ func (a *Arg) Elements() (found []*Arg, ok bool) {
 	}
 	if tuple, written := unwrap(a.Expr).(*hclsyntax.TupleConsExpr); written && !a.evaluated {
 		for _, e := range tuple.Exprs {
-			found = append(found, &Arg{Name: a.Name, NameAt: a.NameAt, At: e.Range(), Expr: e, file: a.file})
+			found = append(found, &Arg{Name: a.Name, NameAt: a.NameAt, At: e.Range(), Expr: e, file: a.file, parent: a})
 		}
 		return found, true
 	}
@@ -36,9 +36,26 @@ func (a *Arg) Elements() (found []*Arg, ok bool) {
 	return found, true
 }
 
+// Texts are the elements of a list that are texts. Where it is no list, list says what it should
+// be; element is what each of it is.
+func Texts(a *Arg, list, element string) (found []*Arg) {
+	elements, ok := a.Elements()
+	if !ok && a.IsSet() {
+		a.Error("Wrong type", "%s, not %s.", list, a.Describe())
+	}
+	for _, e := range elements {
+		if _, isText := e.Word(); isText {
+			found = append(found, e)
+		} else if !e.Wrong() {
+			e.Error("Wrong type", "%s is text in quotes, not %s.", element, e.Describe())
+		}
+	}
+	return found
+}
+
 // part is an element that has no place of its own.
 func part(a *Arg, value cty.Value) *Arg {
-	return &Arg{Name: a.Name, NameAt: a.NameAt, At: a.At, Expr: a.Expr, file: a.file, value: value, ok: true, evaluated: true}
+	return &Arg{Name: a.Name, NameAt: a.NameAt, At: a.At, Expr: a.Expr, file: a.file, value: value, ok: true, evaluated: true, parent: a}
 }
 
 // IsEmptyList reports whether the argument is not written as a list with elements.
@@ -79,18 +96,16 @@ func (a *Arg) Entries(repeated, detail string) (found []Entry, ok bool) {
 
 func writtenEntries(a *Arg, object *hclsyntax.ObjectConsExpr, repeated, detail string) (found []Entry) {
 	for _, item := range object.Items {
-		key := &Arg{At: item.KeyExpr.Range(), Expr: item.KeyExpr, file: a.file}
-		value := &Arg{At: item.ValueExpr.Range(), Expr: item.ValueExpr, file: a.file}
+		key := &Arg{At: item.KeyExpr.Range(), Expr: item.KeyExpr, file: a.file, parent: a}
+		value := &Arg{At: item.ValueExpr.Range(), Expr: item.ValueExpr, file: a.file, parent: a}
 		value.Value()
 		name, ok := key.Scalar()
-		a.Blame(key)
-		a.Blame(value)
 		if !ok {
 			continue
 		}
 		i := slices.IndexFunc(found, func(e Entry) bool { return e.Name == name })
 		if i >= 0 {
-			a.wrong = true
+			a.blame()
 			first := found[i].At
 			a.file.ErrorAlso(key.At, first, repeated, detail, name, first)
 			continue
@@ -113,7 +128,6 @@ func Words(a *Arg, of string) (words []string, ok bool) {
 		if _, ok := e.Value(); ok {
 			words = append(words, CommandWord(e, of))
 		}
-		a.Blame(e)
 	}
 	return words, true
 }

@@ -26,16 +26,12 @@ const Max = 1024
 const Forms = `A device is its number in nvidia-smi (0), a UUID or the beginning of one ("GPU-8932f937"), ` +
 	`a PCI address ("0000:0f:00.0"), the UUID of a MIG device or the beginning of one ("MIG-f90ac100"), or a profile of MIG ("1g.10gb") for any of it; nvidia-smi -L lists them.`
 
-const wholeUUID = `[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}`
-
 var (
 	numberForm = regexp.MustCompile(`^[0-9]{1,9}$`)
 	gpuForm    = regexp.MustCompile(`^GPU-[0-9A-Fa-f][0-9A-Fa-f-]{0,35}$`)
 	migForm    = regexp.MustCompile(`^MIG-(?:[0-9A-Fa-f][0-9A-Fa-f-]{0,35}|GPU-[0-9A-Fa-f][0-9A-Fa-f-]{0,35}(?:/[0-9]{1,3}/[0-9]{1,3})?)$`) // the second until R470
-	bareForm   = regexp.MustCompile(`^` + wholeUUID + `$`)
-	spanForm   = regexp.MustCompile(`^([0-9]{1,9})-([0-9]{1,9})$`)
-	// nickname is what programs call a device that they know by its number.
-	nickname = regexp.MustCompile(`(?i)^(?:/dev/)?(?:cuda|gpu|nvidia|hip|xpu)[: ]?([0-9]{1,9})$`)
+	// severalForm is what other programs take for several devices: "0-3", "0,1".
+	severalForm = regexp.MustCompile(`^[^ ,;]+(?:[,; ]+[^ ,;]+)+$|^[0-9]+-[0-9]+$`)
 )
 
 // number is text as a device's number, where it is one.
@@ -65,95 +61,34 @@ func Key(text string) (string, bool) {
 // Advice is what is wrong with an element of devices that has no good form, and what
 // to write.
 func Advice(text string) string {
-	if list, ok := several(text); ok {
-		return fmt.Sprintf("%s names several devices: write each by itself, as in devices = %s.", diagnostic.Quoted(text), list)
-	}
-	if device, ok := one(text); ok {
-		return fmt.Sprintf("%s names no device: write %s.", diagnostic.Quoted(text), device)
-	}
-	if profile, ok := meantProfile(text); ok {
-		return fmt.Sprintf("%s names no device: write %q, as nvidia-smi -L shows the profile.", diagnostic.Quoted(text), profile)
-	}
+	quoted := diagnostic.Quoted(text)
+	profile, isProfile := meantProfile(text)
 	switch lower := strings.ToLower(text); {
+	case isProfile:
+		return fmt.Sprintf("%s names no device: write %q, as nvidia-smi -L shows the profile.", quoted, profile)
 	case text == "":
 		return "The text is empty; for no devices write devices = \"none\". " + Forms
 	case lower == All || lower == None:
-		return fmt.Sprintf("%s is no device of a list: write devices = %q, without brackets.", diagnostic.Quoted(text), lower)
-	case bareForm.MatchString(text):
-		return fmt.Sprintf("%s lacks its beginning: write \"GPU-%s\", or \"MIG-%s\" for a MIG instance.", diagnostic.Quoted(text), text, text)
+		return fmt.Sprintf("%s is no device of a list: write devices = %q, without brackets.", quoted, lower)
+	case severalForm.MatchString(text):
+		return quoted + " names several devices: write each by itself, as in devices = [0, 1], or range(0, 8) for 0 to 7."
 	case strings.HasPrefix(lower, "mig-"):
-		return diagnostic.Quoted(text) + " is no UUID of a MIG device: write it, or its beginning, as nvidia-smi -L lists it."
-	case strings.HasPrefix(lower, "gpu-"):
-		return diagnostic.Quoted(text) + " is no UUID: after GPU- come hex digits and dashes, 36 at most. nvidia-smi -L lists UUIDs."
+		return quoted + " is no UUID of a MIG device: write it, or its beginning, as nvidia-smi -L lists it."
 	case numberForm.MatchString(text):
 		return fmt.Sprintf("There is no device %s: numbers go from 0 to %d, as nvidia-smi shows them.", text, Max-1)
 	}
-	return diagnostic.Quoted(text) + " names no device. " + Forms
+	return quoted + " names no device. " + Forms
 }
 
-// one is text that means one device as an element of devices: 0 for "cuda:0".
-func one(text string) (string, bool) {
-	if _, ok := Key(text); ok {
-		return element(text), true
+// ListAdvice is what to write for text that should be a list, or another word.
+func ListAdvice(written string) string {
+	if _, ok := Key(written); ok || severalForm.MatchString(written) {
+		return " Write each device by itself in a list, as in devices = [0, 1]."
 	}
-	if parts := nickname.FindStringSubmatch(text); parts != nil {
-		if n, ok := number(parts[1]); ok {
-			return strconv.Itoa(n), true
-		}
+	if profile, ok := meantProfile(written); ok {
+		return fmt.Sprintf(" Write devices = %q for all MIG devices of that profile, or [%[1]q, %[1]q] for two.", profile)
 	}
-	if len(text) > 4 {
-		upper := strings.ToUpper(text[:4]) + text[4:]
-		if _, ok := Key(upper); ok {
-			return element(upper), true
-		}
-	}
-	return "", false
-}
-
-// element is a good name of a device as a job file has it.
-func element(text string) string {
-	if n, ok := number(text); ok {
-		return strconv.Itoa(n)
-	}
-	return diagnostic.Quoted(text)
-}
-
-// maxSpelled is how many devices an advice names one by one.
-const maxSpelled = 16
-
-// several is text that means several devices, such as "0-3" or "0,1", as a list.
-func several(text string) (string, bool) {
-	if low, high, ok := span(text); ok && high-low >= maxSpelled {
-		return fmt.Sprintf("range(%d, %d)", low, high+1), true
-	}
-	parts := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(", ;", r) })
-	var found []string
-	for _, part := range parts {
-		low, high, isSpan := span(part)
-		device, isDevice := one(part)
-		switch {
-		case isSpan && high-low < maxSpelled:
-			for n := low; n <= high; n++ {
-				found = append(found, strconv.Itoa(n))
-			}
-		case isDevice:
-			found = append(found, device)
-		default:
-			return "", false
-		}
-	}
-	return "[" + strings.Join(found, ", ") + "]", len(found) > 1 && len(found) <= maxSpelled
-}
-
-// span is the first and the last number of text such as "0-3".
-func span(text string) (low, high int, ok bool) {
-	parts := spanForm.FindStringSubmatch(text)
-	if parts == nil {
-		return 0, 0, false
-	}
-	low, lowOK := number(parts[1])
-	high, highOK := number(parts[2])
-	return low, high, lowOK && highOK && low < high
+	return text.DidYouMean(written, []string{All, None})
 }
 
 var (
@@ -176,18 +111,4 @@ func Profile(text string) (string, bool) {
 func meantProfile(text string) (string, bool) {
 	text = strings.ReplaceAll(profileWord.ReplaceAllString(text, ""), " ", "")
 	return Profile(text)
-}
-
-// ListAdvice is what to write for text that should be a list, or another word.
-func ListAdvice(written string) string {
-	if list, ok := several(written); ok {
-		return " Write devices = " + list + "."
-	}
-	if device, ok := one(written); ok {
-		return " Write devices = [" + device + "]."
-	}
-	if profile, ok := meantProfile(written); ok {
-		return fmt.Sprintf(" Write devices = %q for all MIG devices of that profile, or [%[1]q, %[1]q] for two.", profile)
-	}
-	return text.DidYouMean(written, []string{All, None})
 }

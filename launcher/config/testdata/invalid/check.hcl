@@ -7,7 +7,7 @@ job "check" {
       "pcie_narow",             # want: Unknown code
       "throttled",
       "throttled",              # warn: Repeated code
-      4,                        # want: Unknown code
+      4,                        # want: Wrong type
       null,                     # want: Wrong type
     ]
     severity = {
