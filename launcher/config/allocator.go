@@ -12,6 +12,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/allocator"
 	"github.com/muster-dev/muster/launcher/config/decode"
 	"github.com/muster-dev/muster/launcher/config/diagnostic"
+	"github.com/muster-dev/muster/launcher/config/expr"
 	"github.com/muster-dev/muster/launcher/config/quantity"
 )
 
@@ -184,7 +185,7 @@ func divisionSize(a *decode.Arg, text string) uint64 {
 	size, err := quantity.ParseSize(text)
 	switch {
 	case err != nil:
-		a.Error("Invalid size", "%s. For all larger sizes write \">\".", decode.Capital(err.Error()))
+		a.Error("Invalid size", "%s. For all larger sizes write \">\".", expr.Capital(err.Error()))
 	case !allocator.PowerOfTwo(size) || size < allocator.MiB || size > maxDivisionSize:
 		a.Error("Invalid size", "A size in %s is a power of two from 1MiB to %s, not %s.", a.Name, quantity.FormatSize(maxDivisionSize), diagnostic.Quoted(text))
 	}

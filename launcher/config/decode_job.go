@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/config/decode"
 	"github.com/muster-dev/muster/launcher/config/diagnostic"
+	"github.com/muster-dev/muster/launcher/config/expr"
 )
 
 var fileSchema = decode.Schema{
@@ -167,7 +168,7 @@ func decodePorts(a *decode.Arg) PortRange {
 	}
 	ports, err := parsePorts(text)
 	if err != nil {
-		a.Error("Invalid port range", "%s.", decode.Capital(err.Error()))
+		a.Error("Invalid port range", "%s.", expr.Capital(err.Error()))
 	}
 	return ports
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config/decode"
 	"github.com/muster-dev/muster/launcher/config/diagnostic"
 	"github.com/muster-dev/muster/launcher/config/envvar"
+	"github.com/muster-dev/muster/launcher/config/expr"
 	"github.com/muster-dev/muster/launcher/plural"
 )
 
@@ -63,14 +64,14 @@ func (j *Job) EnvUnder(rules []int, hostIndex int, scope RankScope) ([]EnvVar, h
 	for _, i := range rules {
 		exprs = append(exprs, j.Restart.On[i].env)
 	}
-	e := envReader{decode.Evaluation(j.scope), j.scope.Context(&scope), j.Program == ProgramJAX}
+	e := envReader{expr.New(j.scope), j.scope.Context(&scope), j.Program == ProgramJAX}
 	merged := e.merge(vars, exprs...)
 	return merged, e.file.Diagnostics()
 }
 
 // envReader evaluates env expressions for one rank.
 type envReader struct {
-	file *decode.File
+	file *expr.Evaluator
 	ctx  *hcl.EvalContext
 	jax  bool
 }
@@ -97,28 +98,28 @@ func (e envReader) merge(vars map[string]EnvVar, exprs ...hclsyntax.Expression) 
 }
 
 // entries evaluates one env expression, entry by entry where it is written out.
-func (e envReader) entries(expr hclsyntax.Expression) (entries []envEntry) {
-	if expr == nil {
+func (e envReader) entries(env hclsyntax.Expression) (entries []envEntry) {
+	if env == nil {
 		return nil
 	}
-	if object, ok := expr.(*hclsyntax.ObjectConsExpr); ok {
+	if object, ok := env.(*hclsyntax.ObjectConsExpr); ok {
 		return e.writtenEntries(object)
 	}
-	value, ok := e.file.Evaluate(expr, e.ctx)
+	value, ok := e.file.Evaluate(env, e.ctx)
 	switch {
 	case !ok || value.IsNull():
 		return nil
 	case value.IsMarked():
-		e.sensitiveName(expr)
+		e.sensitiveName(env)
 		return nil
 	case !value.Type().IsObjectType() && !value.Type().IsMapType():
-		e.file.Error(expr.Range(), "Wrong type", "env is an object of variables, { NAME = \"value\" }, not %s.", decode.Describe(value))
+		e.file.Error(env.Range(), "Wrong type", "env is an object of variables, { NAME = \"value\" }, not %s.", expr.Describe(value))
 		return nil
 	}
 	for it := value.ElementIterator(); it.Next(); {
 		key, v := it.Element()
-		if e.checkName(key.AsString(), expr.Range()) {
-			entries = e.add(entries, key.AsString(), expr.Range(), v, expr)
+		if e.checkName(key.AsString(), env.Range()) {
+			entries = e.add(entries, key.AsString(), env.Range(), v, env)
 		}
 	}
 	return entries
@@ -141,7 +142,7 @@ func (e envReader) writtenEntries(object *hclsyntax.ObjectConsExpr) (entries []e
 		earlier, twice := places[name]
 		switch {
 		case !ok:
-			e.file.Error(at, "Wrong type", "The name of a variable is text, not %s.", decode.Describe(key))
+			e.file.Error(at, "Wrong type", "The name of a variable is text, not %s.", expr.Describe(key))
 			continue
 		case twice:
 			e.file.ErrorAlso(at, earlier, "Repeated variable", "%s is set at %s already.", name, earlier)
@@ -156,24 +157,24 @@ func (e envReader) writtenEntries(object *hclsyntax.ObjectConsExpr) (entries []e
 }
 
 // sensitiveName reports names of variables that come of a secret.
-func (e envReader) sensitiveName(expr hclsyntax.Expression) {
-	e.file.Error(expr.Range(), "Sensitive value",
+func (e envReader) sensitiveName(env hclsyntax.Expression) {
+	e.file.Error(env.Range(), "Sensitive value",
 		"The names of variables are shown, and these come of a sensitive variable. Write them out: { NAME = var.x[\"NAME\"] }.")
 }
 
 // add adds one variable where its value is good.
-func (e envReader) add(entries []envEntry, name string, at hcl.Range, value cty.Value, expr hclsyntax.Expression) []envEntry {
+func (e envReader) add(entries []envEntry, name string, at hcl.Range, value cty.Value, env hclsyntax.Expression) []envEntry {
 	entry := envEntry{EnvVar: EnvVar{Name: name, Source: decode.SourceAt(at), Sensitive: value.ContainsMarked()}}
 	value, _ = value.UnmarkDeep()
 	if value.IsNull() {
 		entry.omitted = true
 		return append(entries, entry)
 	}
-	text, ok := e.file.Scope.Scalar(expr, value)
-	switch at := expr.Range(); {
+	text, ok := e.file.Scope.Scalar(env, value)
+	switch at := env.Range(); {
 	case !ok:
 		e.file.Error(at, "Wrong type",
-			"The value of %s is %s; a variable holds text. Use jsonencode(...) to pass it as JSON.", name, decode.Describe(value))
+			"The value of %s is %s; a variable holds text. Use jsonencode(...) to pass it as JSON.", name, expr.Describe(value))
 	case strings.ContainsRune(text, 0):
 		e.file.Error(at, "NUL in a string", "The value of %s holds a NUL character, which no variable can.", name)
 	case len(name)+len(text) > envvar.MaxLength:
@@ -212,7 +213,7 @@ func tryEnv(f *decode.File, job *Job) {
 	for i, host := range hosts {
 		if i == 0 || i == len(hosts)-1 || host.env != nil {
 			rank := &RankScope{Global: before, WorldSize: world, HostName: host.Name, HostIndex: i, Trial: true}
-			e := envReader{f, f.Scope.Context(rank), job.Program == ProgramJAX}
+			e := envReader{f.Evaluator, f.Scope.Context(rank), job.Program == ProgramJAX}
 			vars := e.merge(map[string]EnvVar{}, job.env, host.env)
 			vars = slices.DeleteFunc(vars, func(v EnvVar) bool { return v.Sensitive })
 			warnOfNCCL(f, job, host, vars)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/config/decode"
 	"github.com/muster-dev/muster/launcher/config/diagnostic"
+	"github.com/muster-dev/muster/launcher/config/expr"
 	"github.com/muster-dev/muster/launcher/config/hostlist"
 	"github.com/muster-dev/muster/launcher/internal/text"
 )
@@ -148,7 +149,7 @@ func decodeHostName(e *decode.Arg) (hosts []Host) {
 	}
 	listed, err := hostlist.Expand(word)
 	if err != nil {
-		e.ErrorAt(e.Within(err.Offset, err.Length), "Invalid host name", "%s.", decode.Capital(err.Problem))
+		e.ErrorAt(e.Within(err.Offset, err.Length), "Invalid host name", "%s.", expr.Capital(err.Problem))
 	}
 	for _, h := range listed {
 		host := hostOf(h)
@@ -250,7 +251,7 @@ func decodeHost(b *decode.Block, host *Host) {
 	if a := b.Arg("user"); a.IsSet() {
 		user := decode.Text(a)
 		if err := hostlist.CheckUser(user); err != nil {
-			a.ErrorAt(a.Within(err.Offset, err.Length), "Invalid user", "%s.", decode.Capital(err.Problem))
+			a.ErrorAt(a.Within(err.Offset, err.Length), "Invalid user", "%s.", expr.Capital(err.Problem))
 		}
 		if host.User != "" && user != "" && user != host.User {
 			a.Warn("Two users for one host", "names says %s@, this block says %s: this block is used.", host.User, user)

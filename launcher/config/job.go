@@ -15,8 +15,8 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/allocator"
 	"github.com/muster-dev/muster/launcher/check/nccl"
-	"github.com/muster-dev/muster/launcher/config/decode"
 	"github.com/muster-dev/muster/launcher/config/deviceref"
+	"github.com/muster-dev/muster/launcher/config/expr"
 	"github.com/muster-dev/muster/launcher/config/hostlist"
 	"github.com/muster-dev/muster/launcher/memory"
 )
@@ -103,7 +103,7 @@ type environment struct {
 	env       hclsyntax.Expression // nil without one
 	forwarded map[string]string    // of Source, as far as Forward has it
 	hostEnv   []string             // that env_of_host is called with
-	scope     *decode.Scope
+	scope     *expr.Scope
 }
 
 // Host is one host as the job file describes it.
@@ -164,7 +164,7 @@ type Logs struct {
 type PortRange struct{ First, Last int }
 
 // RankScope is what env expressions can refer to.
-type RankScope = decode.RankScope
+type RankScope = expr.RankScope
 
 // EnvVar is one variable of the job's env for one rank.
 type EnvVar struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/nccl"
 	"github.com/muster-dev/muster/launcher/config/decode"
 	"github.com/muster-dev/muster/launcher/config/diagnostic"
+	"github.com/muster-dev/muster/launcher/config/expr"
 	"github.com/muster-dev/muster/launcher/config/quantity"
 	"github.com/muster-dev/muster/launcher/internal/text"
 )
@@ -258,7 +259,7 @@ func warnOfNCCL(f *decode.File, job *Job, host Host, vars []EnvVar) {
 
 // sentences are what a finding says and what to do.
 func sentences(f nccl.Finding) string {
-	return sentence(f.Message) + " " + sentence(decode.Capital(f.Fix))
+	return sentence(f.Message) + " " + sentence(expr.Capital(f.Fix))
 }
 
 // sentence ends words with a stop, unless they are a question.

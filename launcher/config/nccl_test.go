@@ -20,7 +20,7 @@ func withNCCL(block, env string) (*Job, Source, hcl.Diagnostics) {
 	f := decode.Parse(src.Filename, src.Text, nil)
 	job := decodeFile(src, f)
 	for i, host := range job.Hosts {
-		e := envReader{f, f.Scope.Context(&RankScope{WorldSize: 2, HostName: host.Name, HostIndex: i}), false}
+		e := envReader{f.Evaluator, f.Scope.Context(&RankScope{WorldSize: 2, HostName: host.Name, HostIndex: i}), false}
 		warnOfNCCL(f, job, host, e.merge(map[string]EnvVar{}, job.env, host.env))
 	}
 	return job, src, f.Diagnostics()

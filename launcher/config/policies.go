@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/launcher/config/decode"
+	"github.com/muster-dev/muster/launcher/config/expr"
 	"github.com/muster-dev/muster/launcher/failure/progress"
 )
 
@@ -114,7 +115,7 @@ func decodeProgress(b *decode.Block) Progress {
 	case len(text) > maxPattern:
 		a.Error("Invalid pattern", "A pattern has at most %d characters, as it is tried on every line.", maxPattern)
 	case err != nil:
-		a.Error("Invalid pattern", "%s.", decode.Capital(strings.TrimSuffix(err.Error(), ".")))
+		a.Error("Invalid pattern", "%s.", expr.Capital(strings.TrimSuffix(err.Error(), ".")))
 	default:
 		p.Pattern = pattern
 	}
@@ -152,7 +153,7 @@ func decodeLogs(b *decode.Block, worldSize int) Logs {
 	}
 	set, err := ParseRankSet(text)
 	if err != nil {
-		a.Error("Invalid ranks", "%s.", decode.Capital(err.Error()))
+		a.Error("Invalid ranks", "%s.", expr.Capital(err.Error()))
 	}
 	if last := set.Last(); worldSize > 0 && last >= worldSize {
 		a.Warn("No such rank", "There is no rank %d: this job has the ranks 0 to %d.", last, worldSize-1)

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-dev/muster/launcher/check/nccl"
 	"github.com/muster-dev/muster/launcher/config/decode"
 	"github.com/muster-dev/muster/launcher/config/diagnostic"
+	"github.com/muster-dev/muster/launcher/config/expr"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/restart"
 	"github.com/muster-dev/muster/launcher/internal/text"
@@ -130,7 +131,7 @@ func checkClass(b *decode.Block) {
 		near = fmt.Sprintf(" Did you mean %q?", near)
 	}
 	b.File.Error(b.NameAt, "Unknown class", "There is no failure of class %s.%s The classes are %s; %s stand for all that begin so.",
-		diagnostic.Quoted(b.Label), near, decode.List(class.Names()), decode.List(class.Groups()))
+		diagnostic.Quoted(b.Label), near, expr.List(class.Names()), expr.List(class.Groups()))
 }
 
 // nearestClass finds slips, and names without what stands before their dot.
@@ -176,7 +177,7 @@ func ruleSettings(f *decode.File, rule RestartRule, job *Job) map[string]string 
 			host = job.Hosts[0].Name
 		}
 		rank := &RankScope{Global: -1, Local: -1, WorldSize: -1, HostName: host, Trial: true}
-		maps.Copy(settings, envReader{f, f.Scope.Context(rank), job.Program == ProgramJAX}.settings(rule.env))
+		maps.Copy(settings, envReader{f.Evaluator, f.Scope.Context(rank), job.Program == ProgramJAX}.settings(rule.env))
 	}
 	if len(rule.Args) > 0 {
 		settings["args"] = strings.Join(rule.Args, " ")

@@ -17,6 +17,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config/decode"
 	"github.com/muster-dev/muster/launcher/config/diagnostic"
 	"github.com/muster-dev/muster/launcher/config/envvar"
+	"github.com/muster-dev/muster/launcher/config/expr"
 )
 
 // maxText is the largest job file that is read. Real ones are a few KiB.
@@ -158,7 +159,7 @@ func (s Source) WithoutSecrets() Source {
 
 // declarations decodes variables, and finds what else is needed before a job is evaluated; the
 // job is nil where there is none.
-func (s Source) declarations() (*decode.Scope, *decode.Block) {
+func (s Source) declarations() (*expr.Scope, *decode.Block) {
 	text := s.plainText()
 	if s.checkText().HasErrors() {
 		text = nil

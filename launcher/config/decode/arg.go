@@ -12,6 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/muster-dev/muster/launcher/config/diagnostic"
+	"github.com/muster-dev/muster/launcher/config/expr"
 	"github.com/muster-dev/muster/launcher/config/quantity"
 	"github.com/muster-dev/muster/launcher/internal/text"
 )
@@ -121,7 +122,7 @@ func (a *Arg) NoEffect(summary, format string, args ...any) {
 // Describe says in a few words what the value is.
 func (a *Arg) Describe() string {
 	value, _ := a.Value()
-	return Describe(value)
+	return expr.Describe(value)
 }
 
 // Word is the value where it is text; what else it may be is no error.
@@ -189,7 +190,7 @@ func Duration(a *Arg, def, low, high time.Duration) time.Duration {
 	if !isText {
 		example := `"30s"`
 		if value.Type() == cty.Number {
-			example = fmt.Sprintf("%q for seconds", a.file.Scope.number(a.Expr, value)+"s")
+			example = fmt.Sprintf("%q for seconds", a.file.Scope.Number(a.Expr, value)+"s")
 		}
 		a.Error("Wrong type", "%s is a time with its unit in quotes, not %s: write %s.", a.Name, a.Describe(), example)
 		return def
@@ -224,7 +225,7 @@ func Size(a *Arg, def, low, high uint64) uint64 {
 	size, err := quantity.ParseSize(word)
 	switch {
 	case err != nil:
-		a.Error("Invalid size", "%s.", Capital(err.Error()))
+		a.Error("Invalid size", "%s.", expr.Capital(err.Error()))
 	case size < low || size > high:
 		a.Error("Size out of range", "%s lies between %s and %s.", a.Name, quantity.FormatSize(low), quantity.FormatSize(high))
 	default:
@@ -262,7 +263,7 @@ func (a *Arg) Number() (cty.Value, bool) {
 	value, ok := a.Get()
 	if word, isText := a.Word(); isText {
 		parsed, err := cty.ParseNumberVal(strings.TrimSpace(word))
-		return parsed, err == nil && sensible(parsed)
+		return parsed, err == nil && expr.Sensible(parsed)
 	}
 	return value, ok && value.Type() == cty.Number
 }
@@ -307,7 +308,7 @@ func OneOf(a *Arg, def string, words []string, aliases ...map[string]string) str
 // Within is the place of n bytes at offset in the text that the argument is, where that is
 // written without escapes; else the place of the whole value.
 func (a *Arg) Within(offset, n int) hcl.Range {
-	template, ok := unwrap(a.Expr).(*hclsyntax.TemplateExpr)
+	template, ok := expr.Unwrap(a.Expr).(*hclsyntax.TemplateExpr)
 	if !ok || !template.IsStringLiteral() {
 		return a.At
 	}
@@ -318,7 +319,7 @@ func (a *Arg) Within(offset, n int) hcl.Range {
 	word, at := literal.Val.AsString(), literal.SrcRange
 	offset = min(offset, len(word))
 	n = min(n, len(word)-offset)
-	if a.file.Scope.source(at) != word || strings.Contains(word[:offset+n], "\n") {
+	if a.file.Scope.Source(at) != word || strings.Contains(word[:offset+n], "\n") {
 		return a.At
 	}
 	at.Start.Column += diagnostic.Columns(word[:offset])
@@ -327,4 +328,12 @@ func (a *Arg) Within(offset, n int) hcl.Range {
 	at.End.Column += diagnostic.Columns(word[offset : offset+n])
 	at.End.Byte += n
 	return at
+}
+
+// EnvExpr is the expression of an env argument, nil where there is nothing to evaluate.
+func EnvExpr(a *Arg) hclsyntax.Expression {
+	if a == nil {
+		return nil
+	}
+	return a.file.EnvExpr(a.Expr)
 }

@@ -1,9 +1,7 @@
 package decode
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -11,6 +9,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/muster-dev/muster/launcher/config/diagnostic"
+	"github.com/muster-dev/muster/launcher/config/expr"
 )
 
 // Elements are those of an argument that is a list, not yet evaluated where the list is
@@ -19,14 +18,14 @@ func (a *Arg) Elements() (found []*Arg, ok bool) {
 	if a == nil {
 		return nil, false
 	}
-	if tuple, written := unwrap(a.Expr).(*hclsyntax.TupleConsExpr); written && !a.evaluated {
+	if tuple, written := expr.Unwrap(a.Expr).(*hclsyntax.TupleConsExpr); written && !a.evaluated {
 		for _, e := range tuple.Exprs {
 			found = append(found, &Arg{Name: a.Name, NameAt: a.NameAt, At: e.Range(), Expr: e, file: a.file, parent: a})
 		}
 		return found, true
 	}
 	value, ok := a.Get()
-	if !ok || !isList(value) {
+	if !ok || !expr.IsList(value) {
 		return nil, false
 	}
 	for it := value.ElementIterator(); it.Next(); {
@@ -60,7 +59,7 @@ func part(a *Arg, value cty.Value) *Arg {
 
 // IsEmptyList reports whether the argument is not written as a list with elements.
 func (a *Arg) IsEmptyList() bool {
-	tuple, ok := unwrap(a.Expr).(*hclsyntax.TupleConsExpr)
+	tuple, ok := expr.Unwrap(a.Expr).(*hclsyntax.TupleConsExpr)
 	return !ok || len(tuple.Exprs) == 0
 }
 
@@ -78,11 +77,11 @@ func (a *Arg) Entries(repeated, detail string) (found []Entry, ok bool) {
 	if a == nil {
 		return nil, false
 	}
-	if object, written := unwrap(a.Expr).(*hclsyntax.ObjectConsExpr); written {
+	if object, written := expr.Unwrap(a.Expr).(*hclsyntax.ObjectConsExpr); written {
 		return writtenEntries(a, object, repeated, detail), true
 	}
 	value, ok := a.Get()
-	if !ok || !isObject(value) {
+	if !ok || !expr.IsObject(value) {
 		return nil, false
 	}
 	for it := value.ElementIterator(); it.Next(); {
@@ -180,38 +179,3 @@ func quotedWords(line string) string {
 	}
 	return "write [" + strings.Join(words, ", ") + "]"
 }
-
-// Describe says in a few words what a value is.
-func Describe(value cty.Value) string {
-	t := value.Type()
-	switch {
-	case value.IsMarked():
-		return "a sensitive value"
-	case value.IsNull():
-		return "null"
-	case !value.IsKnown():
-		return "a value not known yet"
-	case t == cty.String && len(value.AsString()) <= 40:
-		return fmt.Sprintf("the text %q", value.AsString())
-	case t == cty.String:
-		return "a longer text"
-	case t == cty.Number:
-		return "the number " + digits(value.AsBigFloat())
-	case t == cty.Bool:
-		return strconv.FormatBool(value.True())
-	case isObject(value):
-		return "an object"
-	}
-	return "a list"
-}
-
-// isList is whether a value is known and a list of some kind.
-func isList(v cty.Value) bool { return v.CanIterateElements() && !isObject(v) }
-
-func isObject(v cty.Value) bool { return v.Type().IsObjectType() || v.Type().IsMapType() }
-
-// Capital is a sentence's beginning.
-func Capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
-
-// List is names in order, with commas.
-func List(names []string) string { return strings.Join(slices.Sorted(slices.Values(names)), ", ") }

@@ -5,68 +5,50 @@ package decode
 
 import (
 	"bytes"
-	"fmt"
-	"maps"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/hashicorp/hcl/v2/json"
 
 	"github.com/muster-dev/muster/launcher/config/diagnostic"
+	"github.com/muster-dev/muster/launcher/config/expr"
 )
 
 // File is one job file while it is decoded, and the sink of what is wrong with it.
 type File struct {
-	Name    string
-	Vars    map[string]string // values given with -var
-	Scope   *Scope
-	Partial bool // a syntax error hides parts of the file: what is not there is then no error
+	*expr.Evaluator
+	Name string
+	Vars map[string]string // values given with -var
 
-	body    hcl.Body
-	lost    *hcl.Pos // from where on the parser has lost its way, nil if nowhere
-	known   int      // how many diagnostics were there before decoding
-	diags   hcl.Diagnostics
-	place   place
-	maxTime time.Duration // of one evaluation
-	tooLong bool          // one took longer
-
-	used    map[string]bool // variables that an expression refers to
-	usedAll bool            // an expression refers to var as a whole
-	hostEnv map[string]bool // variables that env_of_host is called with
+	body  hcl.Body
+	lost  *hcl.Pos // from where on the parser has lost its way, nil if nowhere
+	known int      // how many diagnostics were there before decoding
 }
 
 // Parse reads the text of a file; JSON if its name ends so. Errors of the parser are kept, and what
 // stands before them is decoded.
 func Parse(name string, text []byte, vars map[string]string) *File {
-	f := &File{
-		Name: name, Vars: vars, Scope: newScope(name, text), maxTime: maxTime,
-		used: map[string]bool{}, hostEnv: map[string]bool{},
-	}
-	if problem := checkShape(text, name); problem != nil {
-		f.diags = hcl.Diagnostics{problem}
+	f := &File{Evaluator: expr.New(expr.NewScope(name, text)), Name: name, Vars: vars}
+	if problem := expr.CheckShape(text, name); problem != nil {
+		f.Diags = hcl.Diagnostics{problem}
 		return f
 	}
 	if IsJSON(name) {
 		file, diags := json.Parse(text, name)
-		f.body, f.Partial, f.diags = file.Body, diags.HasErrors(), diags
+		f.body, f.Partial, f.Diags = file.Body, diags.HasErrors(), diags
 	} else {
 		file, diags := hclsyntax.ParseConfig(text, name, hcl.InitialPos)
 		f.body = file.Body
 		f.addSyntaxErrors(diags)
-		f.prepare(file.Body.(*hclsyntax.Body))
+		f.Prepare(file.Body.(*hclsyntax.Body))
 	}
-	f.known = len(f.diags)
+	f.known = len(f.Diags)
 	return f
 }
 
 // IsJSON reports whether a file of that name is in HCL's JSON syntax.
 func IsJSON(name string) bool { return strings.HasSuffix(strings.ToLower(name), ".json") }
-
-// Evaluation is a File without text, for expressions of one that was decoded before.
-func Evaluation(scope *Scope) *File { return &File{Scope: scope, maxTime: maxTime} }
 
 // Root is the file as a block; nil where nothing could be parsed.
 func (f *File) Root() *Block {
@@ -79,48 +61,10 @@ func (f *File) Root() *Block {
 	return &Block{File: f, At: hcl.Range{Filename: f.Name, Start: start, End: end}, body: f.body}
 }
 
-func (f *File) add(severity hcl.DiagnosticSeverity, at hcl.Range, summary, detail string, extra any) {
-	f.diags = append(f.diags, &hcl.Diagnostic{Severity: severity, Summary: summary, Detail: detail, Subject: &at, Extra: extra})
-}
-
-// Error reports what is wrong at a place.
-func (f *File) Error(at hcl.Range, summary, format string, args ...any) {
-	f.add(hcl.DiagError, at, summary, fmt.Sprintf(format, args...), nil)
-}
-
-// ErrorAlso is Error with a second place that explains it.
-func (f *File) ErrorAlso(at, also hcl.Range, summary, format string, args ...any) {
-	f.add(hcl.DiagError, at, summary, fmt.Sprintf(format, args...), diagnostic.SecondPlace(also))
-}
-
-// Warn reports what is probably not meant.
-func (f *File) Warn(at hcl.Range, summary, format string, args ...any) {
-	f.add(hcl.DiagWarning, at, summary, fmt.Sprintf(format, args...), nil)
-}
-
-// Missing reports something that is not in the file, unless a syntax error may have hidden it.
-func (f *File) Missing(at hcl.Range, summary, format string, args ...any) {
-	if !f.Partial {
-		f.Error(at, summary, format, args...)
-	}
-}
-
-// Many reports whether more is wrong already than is printed: then no slip is looked for.
-func (f *File) Many() bool { return len(f.diags) >= diagnostic.MaxPrinted }
-
-// Failed reports whether an error was reported since there were so many diagnostics; see Count.
-func (f *File) Failed(since int) bool { return f.diags[since:].HasErrors() }
-
-// Count is how many diagnostics there are.
-func (f *File) Count() int { return len(f.diags) }
-
-// HostEnv are the variables of hosts that expressions refer to, sorted.
-func (f *File) HostEnv() []string { return slices.Sorted(maps.Keys(f.hostEnv)) }
-
 // Diagnostics are all, by place, each once.
 func (f *File) Diagnostics() hcl.Diagnostics {
 	f.forgetAfterLoss()
-	return diagnostic.Sorted(f.diags)
+	return f.Evaluator.Diagnostics()
 }
 
 // forgetAfterLoss drops what was found in lines where a syntax error has left the parser in
@@ -129,13 +73,13 @@ func (f *File) forgetAfterLoss() {
 	if f.lost == nil {
 		return
 	}
-	kept := f.diags[:f.known:f.known]
-	for _, diag := range f.diags[f.known:] {
+	kept := f.Diags[:f.known:f.known]
+	for _, diag := range f.Diags[f.known:] {
 		if diag.Subject != nil && diag.Subject.Start.Line < f.lost.Line {
 			kept = append(kept, diag)
 		}
 	}
-	f.diags = kept
+	f.Diags = kept
 }
 
 // addSyntaxErrors keeps the parser's errors with a hint where text for the shell was taken for HCL.
@@ -150,7 +94,7 @@ func (f *File) addSyntaxErrors(diags hcl.Diagnostics) {
 		if !strings.Contains(diag.Detail, "$${") && !strings.Contains(diag.Detail, "%%{") {
 			diag.Detail = strings.TrimSpace(diag.Detail + " " + f.shellHint(diag))
 		}
-		f.diags = append(f.diags, diag)
+		f.Diags = append(f.Diags, diag)
 	}
 }
 
@@ -186,7 +130,7 @@ func (f *File) shellHint(diag *hcl.Diagnostic) string {
 	if diag.Subject == nil {
 		return ""
 	}
-	text := f.Scope.text
+	text := f.Scope.Text
 	start, end := min(diag.Subject.Start.Byte, len(text)), min(diag.Subject.End.Byte, len(text))
 	line := string(text[bytes.LastIndexByte(text[:end], '\n')+1 : end])
 	dollar, percent := strings.LastIndex(line, "${"), strings.LastIndex(line, "%{")

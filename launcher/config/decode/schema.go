@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/muster-dev/muster/launcher/config/diagnostic"
+	"github.com/muster-dev/muster/launcher/config/expr"
 	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
@@ -57,16 +58,16 @@ func (b *Block) Open(s Schema) {
 	b.fixLabels(s)
 	content, diags := b.body.Content(s.hcl())
 	for _, diag := range diags {
-		b.File.diags = append(b.File.diags, s.reworded(diag, b.File.Scope.text))
+		b.File.Diags = append(b.File.Diags, s.reworded(diag, b.File.Scope.Text))
 	}
 	b.take(content, s)
 	for _, name := range s.Required {
 		known := s.block(name)
 		switch {
 		case known == nil && b.args[name] == nil:
-			b.File.Missing(b.At, "Missing required argument", "%s needs the argument %q.", Capital(s.Where), name)
+			b.File.Missing(b.At, "Missing required argument", "%s needs the argument %q.", expr.Capital(s.Where), name)
 		case known != nil && len(b.blocks[name]) == 0:
-			b.File.Missing(b.At, "Missing block", "%s needs a block: %s", Capital(s.Where), cmp.Or(known.Missing, known.example()))
+			b.File.Missing(b.At, "Missing block", "%s needs a block: %s", expr.Capital(s.Where), cmp.Or(known.Missing, known.example()))
 		}
 	}
 }
@@ -229,7 +230,7 @@ func (s Schema) unknownBlock(name string) string {
 }
 
 func (s Schema) unknown(kind, name string) string {
-	detail := fmt.Sprintf("%s has no %s %q.", Capital(s.Where), kind, name)
+	detail := fmt.Sprintf("%s has no %s %q.", expr.Capital(s.Where), kind, name)
 	if here := s.Elsewhere[strings.ToLower(strings.ReplaceAll(name, "-", "_"))]; here != "" {
 		return detail + " Write " + here + "."
 	}
@@ -253,9 +254,9 @@ func (s Schema) Allowed() string {
 	case len(s.Args) == 0 && len(blocks) == 0:
 		return "It takes nothing."
 	case len(s.Args) == 0:
-		return "It takes the blocks " + List(blocks) + "."
+		return "It takes the blocks " + expr.List(blocks) + "."
 	case len(blocks) == 0:
-		return "It takes the arguments " + List(s.Args) + "."
+		return "It takes the arguments " + expr.List(s.Args) + "."
 	}
-	return "It takes the arguments " + List(s.Args) + " and the blocks " + List(blocks) + "."
+	return "It takes the arguments " + expr.List(s.Args) + " and the blocks " + expr.List(blocks) + "."
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/muster-dev/muster/launcher/config/diagnostic"
+	"github.com/muster-dev/muster/launcher/config/expr"
 	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
@@ -20,8 +21,8 @@ var variableSchema = Schema{Where: "a variable block", Args: []string{"default",
 // Variables gives every declared variable its value: what -var says, converted to the type of
 // the default, or the default.
 func (f *File) Variables(blocks []*Block) {
-	f.place = inDefault
-	defer func() { f.place = inJob }()
+	f.Place = expr.InDefault
+	defer func() { f.Place = expr.InJob }()
 	declared := map[string]*Block{}
 	for _, b := range blocks {
 		switch first := declared[b.Label]; {
@@ -35,7 +36,7 @@ func (f *File) Variables(blocks []*Block) {
 			continue
 		}
 		declared[b.Label] = b
-		f.Scope.vars[b.Label] = decodeVariable(b)
+		f.Scope.Vars[b.Label] = decodeVariable(b)
 	}
 	checkVars(f)
 }
@@ -44,8 +45,8 @@ func decodeVariable(b *Block) cty.Value {
 	b.Open(variableSchema)
 	Text(b.Arg("description"))
 	if Bool(b.Arg("sensitive"), false) {
-		b.File.Scope.secrets[b.Label] = true
-		return variableValue(b).Mark(sensitive{})
+		b.File.Scope.Secrets[b.Label] = true
+		return variableValue(b).Mark(expr.Sensitive{})
 	}
 	return variableValue(b)
 }
@@ -61,7 +62,7 @@ func variableValue(b *Block) cty.Value {
 		return cty.DynamicVal
 	}
 	read := def.Value
-	if f.Scope.secrets[name] {
+	if f.Scope.Secrets[name] {
 		read = func() (cty.Value, bool) { return secretDefault(b, def) }
 	}
 	value, ok := read()
@@ -71,7 +72,7 @@ func variableValue(b *Block) cty.Value {
 	case isGiven:
 		return givenValue(b, given, value)
 	}
-	f.Scope.numbers[name] = f.Scope.Written(def.Expr)
+	f.Scope.Numbers[name] = f.Scope.Written(def.Expr)
 	return value
 }
 
@@ -85,28 +86,28 @@ func givenValue(b *Block, word string, def cty.Value) cty.Value {
 		return cty.StringVal(word)
 	case t == cty.Number || t == cty.Bool:
 		value, err = convert.Convert(cty.StringVal(word), t)
-		if err == nil && t == cty.Number && !sensible(value) {
+		if err == nil && t == cty.Number && !expr.Sensible(value) {
 			err = fmt.Errorf("the number is too large or too small")
 		}
 	default:
 		value, err = givenExpression(name, word)
-		if err == nil && (value.IsNull() || !value.CanIterateElements() || isObject(value) != isObject(def)) {
-			err = fmt.Errorf("it is %s", Describe(value))
+		if err == nil && (value.IsNull() || !value.CanIterateElements() || expr.IsObject(value) != expr.IsObject(def)) {
+			err = fmt.Errorf("it is %s", expr.Describe(value))
 		}
 	}
 	arg := b.Arg("default")
 	switch {
-	case err != nil && f.Scope.secrets[name]:
+	case err != nil && f.Scope.Secrets[name]:
 		f.Error(arg.NameAt, "Wrong type of -var",
 			"-var %s=...: the value must be of the default's kind. It is not shown, as the variable is sensitive.", name)
 		return cty.DynamicVal
 	case err != nil:
 		arg.Error("Wrong type of -var",
-			"-var %s=%s: the default of variable %q is %s, so the value must be one too: %s.", name, word, name, Describe(def), err)
+			"-var %s=%s: the default of variable %q is %s, so the value must be one too: %s.", name, word, name, expr.Describe(def), err)
 		return cty.DynamicVal
 	}
 	if value.Type() == cty.Number {
-		f.Scope.numbers[name] = word
+		f.Scope.Numbers[name] = word
 	}
 	return value
 }
@@ -114,16 +115,16 @@ func givenValue(b *Block, word string, def cty.Value) cty.Value {
 // givenExpression reads a -var value that must be a list or an object.
 func givenExpression(name, word string) (cty.Value, error) {
 	filename := "-var " + name
-	if problem := checkShape([]byte(word), filename); problem != nil {
+	if problem := expr.CheckShape([]byte(word), filename); problem != nil {
 		return cty.NilVal, fmt.Errorf("it is too complex")
 	}
-	expr, diags := hclsyntax.ParseExpression([]byte(word), filename, hcl.InitialPos)
+	parsed, diags := hclsyntax.ParseExpression([]byte(word), filename, hcl.InitialPos)
 	value := cty.DynamicVal
 	if !diags.HasErrors() {
-		alone := Evaluation(newScope(filename, []byte(word)))
-		alone.prepare(expr)
-		value, diags = alone.limited(expr, &hcl.EvalContext{})
-		diags = append(diags, alone.diags...)
+		alone := expr.New(expr.NewScope(filename, []byte(word)))
+		alone.Prepare(parsed)
+		value, diags = alone.Limited(parsed, &hcl.EvalContext{})
+		diags = append(diags, alone.Diags...)
 	}
 	if diags.HasErrors() {
 		return cty.NilVal, fmt.Errorf("column %d: %s", diagnostic.Subject(diags[0]).Start.Column, diags[0].Summary)
@@ -138,65 +139,36 @@ func checkVars(f *File) {
 			continue
 		}
 		detail := fmt.Sprintf("-var %s: %s declares no variable %q.", name, f.Name, name)
-		names := f.Scope.varNames()
+		names := f.Scope.Names()
 		if near := text.Nearest(name, names, 2); near != "" {
 			detail += fmt.Sprintf(" Did you mean -var %s=...?", near)
 		} else if len(names) > 0 {
-			detail += " It declares " + List(names) + "."
+			detail += " It declares " + expr.List(names) + "."
 		}
-		f.diags = append(f.diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Undeclared variable", Detail: detail})
+		f.Diags = append(f.Diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Undeclared variable", Detail: detail})
 	}
 }
 
 // WarnUnused warns of variables that nothing refers to.
 func (f *File) WarnUnused(blocks []*Block) {
-	if f.diags.HasErrors() || f.usedAll {
+	if f.Diags.HasErrors() {
 		return
 	}
 	for _, b := range blocks {
-		if !f.used[b.Label] && !b.Bare {
+		if !f.IsUsed(b.Label) && !b.Bare {
 			f.Warn(b.NameAt, "Unused variable", "Nothing refers to var.%s: it has no effect.", b.Label)
 		}
 	}
-}
-
-// A sensitive variable's value is marked, and cty carries the mark on to whatever is made of
-// the value. Such values can be in the values of env and nowhere else: all the rest of a job
-// is shown to people. Where evaluation fails, what it says may quote a value, so that its
-// details are put aside for expressions that refer to a sensitive variable.
-
-// sensitive is the mark.
-type sensitive struct{}
-
-// refersToSecret is whether an expression can see the value of a sensitive variable.
-func (s *Scope) refersToSecret(expr hclsyntax.Expression) bool {
-	return len(s.secrets) > 0 && slices.ContainsFunc(referencesIn(expr).names, func(t hcl.Traversal) bool {
-		name, one := variableName(t)
-		return t.RootName() == "var" && (!one || s.secrets[name])
-	})
-}
-
-// withoutValues are diagnostics of an evaluation without what could quote a value.
-func withoutValues(diags hcl.Diagnostics) hcl.Diagnostics {
-	hidden := make(hcl.Diagnostics, len(diags))
-	for i, diag := range diags {
-		plain := &hcl.Diagnostic{Severity: diag.Severity, Summary: diag.Summary, Detail: diag.Detail, Subject: diag.Subject}
-		if diag.Summary != "Expression too large" && diag.Summary != "Number out of range" {
-			plain.Detail = "This fails for the value that it has now. What exactly is wrong is not shown, as a sensitive variable is part of it."
-		}
-		hidden[i] = plain
-	}
-	return hidden
 }
 
 // secretDefault evaluates the default of a sensitive variable. What it says stands in the job
 // file, but goes no further.
 func secretDefault(b *Block, def *Arg) (cty.Value, bool) {
 	f := b.File
-	known := len(f.diags)
+	known := len(f.Diags)
 	value, ok := f.Value(def.Expr)
 	if !ok {
-		f.diags = f.diags[:known]
+		f.Diags = f.Diags[:known]
 		f.Error(b.At, "Invalid default", "The default of variable %q is no value. What is wrong with it is not shown, as the variable is sensitive. Text stands in quotes.", b.Label)
 		return value, false
 	}
@@ -217,7 +189,7 @@ func SecretLines(name string, source []byte) map[int]bool {
 		}
 	}
 	secret := []byte("sensitive")
-	if checkShape(source, name) != nil || !bytes.Contains(source, secret) {
+	if expr.CheckShape(source, name) != nil || !bytes.Contains(source, secret) {
 		return lines
 	}
 	if IsJSON(name) {

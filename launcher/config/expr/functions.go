@@ -1,4 +1,4 @@
-package decode
+package expr
 
 import (
 	"errors"
@@ -140,9 +140,9 @@ func (r *RankScope) envOfHost() function.Function {
 
 // checkEnvOfHost checks a call, and notes the variable: it must be known before hosts are
 // looked at.
-func checkEnvOfHost(f *File, call *hclsyntax.FunctionCallExpr) bool {
+func checkEnvOfHost(f *Evaluator, call *hclsyntax.FunctionCallExpr) bool {
 	switch {
-	case f.place != inEnv:
+	case f.Place != InEnv:
 		f.Error(call.NameRange, "Not known here", "env_of_host can be used in env only: what a host has set is known once it is reached.")
 		return false
 	case len(call.Args) != 1 || call.ExpandFinal:

@@ -1,10 +1,13 @@
-package decode
+package expr
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
 // TestLimits: a job file that asks for more than a machine has is an error, at
@@ -70,12 +73,16 @@ func TestLimits(t *testing.T) {
 // checkLimit evaluates an argument.
 func checkLimit(t *testing.T, expr string) {
 	t.Parallel()
-	f := Parse("x.hcl", []byte("a = "+expr+"\n"), nil)
-	f.maxTime = 300 * time.Millisecond
+	f := New(NewScope("x.hcl", []byte(expr)))
+	f.MaxTime = 300 * time.Millisecond
 	start := time.Now()
-	root := f.Root()
-	root.Peek(Schema{Args: []string{"a"}})
-	root.Arg("a").Value()
+	if problem := CheckShape([]byte(expr), "x.hcl"); problem != nil {
+		return
+	}
+	parsed, diags := hclsyntax.ParseExpression([]byte(expr), "x.hcl", hcl.InitialPos)
+	f.Diags = diags
+	f.Prepare(parsed)
+	f.Value(parsed)
 	if !f.Diagnostics().HasErrors() {
 		t.Error("no error")
 	}

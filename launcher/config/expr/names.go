@@ -1,4 +1,4 @@
-package decode
+package expr
 
 import (
 	"bytes"
@@ -14,40 +14,14 @@ import (
 	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
-// place is where an expression stands; it decides what the expression knows.
-type place int
+// Place is where an expression stands; it decides what the expression knows.
+type Place int
 
 const (
-	inJob place = iota
-	inEnv
-	inDefault // of a variable
+	InJob Place = iota
+	InEnv
+	InDefault // of a variable
 )
-
-// EnvExpr is the expression of an env argument with its names checked, nil where there is nothing
-// to evaluate. Entries with errors are not known to what evaluates the rest.
-func EnvExpr(a *Arg) hclsyntax.Expression {
-	if a == nil {
-		return nil
-	}
-	a.file.place = inEnv
-	defer func() { a.file.place = inJob }()
-	object, ok := unwrap(a.Expr).(*hclsyntax.ObjectConsExpr)
-	if !ok {
-		if !a.file.checkNames(a.Expr) {
-			return nil
-		}
-		return a.Expr
-	}
-	for i, item := range object.Items {
-		if !a.file.checkNames(item.KeyExpr) {
-			object.Items[i].KeyExpr = unknownAt(item.KeyExpr.Range())
-		}
-		if !a.file.checkNames(item.ValueExpr) {
-			object.Items[i].ValueExpr = unknownAt(item.ValueExpr.Range())
-		}
-	}
-	return object
-}
 
 // references collects, as a walker, what an expression refers to. HCL's own Variables knows
 // no functions, and nothing of interpolated.
@@ -92,7 +66,7 @@ func (r *references) Exit(node hclsyntax.Node) hcl.Diagnostics {
 }
 
 // checkNames reports every name and function in expr that there is not.
-func (f *File) checkNames(expr hclsyntax.Expression) bool {
+func (f *Evaluator) checkNames(expr hclsyntax.Expression) bool {
 	refs := referencesIn(expr)
 	ok := true
 	for _, traversal := range refs.names {
@@ -104,7 +78,7 @@ func (f *File) checkNames(expr hclsyntax.Expression) bool {
 	return ok
 }
 
-func checkFunction(f *File, call *hclsyntax.FunctionCallExpr) bool {
+func checkFunction(f *Evaluator, call *hclsyntax.FunctionCallExpr) bool {
 	if _, known := functions[call.Name]; known {
 		return true
 	}
@@ -112,7 +86,7 @@ func checkFunction(f *File, call *hclsyntax.FunctionCallExpr) bool {
 		return checkEnvOfHost(f, call)
 	}
 	known := functionNames()
-	if f.place == inEnv {
+	if f.Place == InEnv {
 		known = append(known, envOfHost)
 	}
 	advice := notHere[call.Name]
@@ -126,14 +100,14 @@ func checkFunction(f *File, call *hclsyntax.FunctionCallExpr) bool {
 	return false
 }
 
-func checkTraversal(f *File, t hcl.Traversal) bool {
+func checkTraversal(f *Evaluator, t hcl.Traversal) bool {
 	root := t.RootName()
 	switch _, isMember := members[root]; {
-	case root == "var" && f.place == inDefault:
+	case root == "var" && f.Place == InDefault:
 		f.Error(t.SourceRange(), "Not known here", "A default cannot refer to other variables.")
 	case root == "var":
 		return checkVariable(f, t)
-	case isMember && f.place != inEnv:
+	case isMember && f.Place != InEnv:
 		f.Error(t.SourceRange(), "Not known here", "%s.* can be used in env only: everything else is the same for all ranks of a host.", root)
 	case isMember:
 		return checkMember(f, t, members[root])
@@ -143,7 +117,7 @@ func checkTraversal(f *File, t hcl.Traversal) bool {
 	return false
 }
 
-func checkVariable(f *File, t hcl.Traversal) bool {
+func checkVariable(f *Evaluator, t hcl.Traversal) bool {
 	name, ok := variableName(t)
 	if !ok {
 		f.usedAll = true
@@ -155,7 +129,7 @@ func checkVariable(f *File, t hcl.Traversal) bool {
 	}
 	near := ""
 	if !f.Many() {
-		near = text.Nearest(name, f.Scope.varNames(), 2)
+		near = text.Nearest(name, f.Scope.Names(), 2)
 	}
 	if near != "" {
 		near = fmt.Sprintf(" Did you mean var.%s?", near)
@@ -166,7 +140,7 @@ func checkVariable(f *File, t hcl.Traversal) bool {
 }
 
 // checkMember checks the attribute of rank, host or gpu.
-func checkMember(f *File, t hcl.Traversal, names []string) bool {
+func checkMember(f *Evaluator, t hcl.Traversal, names []string) bool {
 	name, ok := memberName(t)
 	if !ok || slices.Contains(names, name) {
 		return true
@@ -206,8 +180,8 @@ var shellName = regexp.MustCompile(`^_*[A-Z][A-Z0-9_]*$`)
 
 // unknownName reports a name at the start of an expression. Most often it is a shell variable,
 // or a word that lacks its quotes.
-func unknownName(f *File, t hcl.Traversal) {
-	name, at, source := t.RootName(), t.SourceRange(), f.Scope.text
+func unknownName(f *Evaluator, t hcl.Traversal) {
+	name, at, source := t.RootName(), t.SourceRange(), f.Scope.Text
 	inTemplate := at.Start.Byte >= 2 && at.End.Byte <= len(source) &&
 		bytes.HasSuffix(bytes.TrimRight(source[:at.Start.Byte], " ~"), []byte("${"))
 	declared := f.Scope.Declares(name)

@@ -1,4 +1,4 @@
-package decode
+package expr
 
 import (
 	"github.com/hashicorp/hcl/v2"
@@ -12,9 +12,9 @@ const (
 	maxOperators = 20_000 // of signs that each add a level to an expression
 )
 
-// checkShape finds where brackets or operators go beyond the limits, nil where
+// CheckShape finds where brackets or operators go beyond the limits, nil where
 // they do not.
-func checkShape(text []byte, filename string) *hcl.Diagnostic {
+func CheckShape(text []byte, filename string) *hcl.Diagnostic {
 	tokens, _ := hclsyntax.LexConfig(text, filename, hcl.InitialPos)
 	depth, operators := 0, 0
 	for _, token := range tokens {

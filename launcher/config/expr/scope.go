@@ -1,4 +1,4 @@
-package decode
+package expr
 
 import (
 	"maps"
@@ -17,27 +17,29 @@ import (
 // Scope is what expressions of one job file can refer to. It is not changed once the variables
 // are known.
 type Scope struct {
-	file    string
-	text    []byte
-	vars    map[string]cty.Value
-	numbers map[string]string // variables that are numbers, as they were written
-	secrets map[string]bool   // variables that are sensitive
+	File    string
+	Text    []byte
+	Vars    map[string]cty.Value
+	Numbers map[string]string // variables that are numbers, as they were written
+	Secrets map[string]bool   // variables that are sensitive
 }
 
-func newScope(file string, text []byte) *Scope {
+// NewScope is the scope of a file without variables.
+func NewScope(file string, text []byte) *Scope {
 	return &Scope{file, text, map[string]cty.Value{}, map[string]string{}, map[string]bool{}}
 }
 
 // Declares reports whether the file has that variable.
 func (s *Scope) Declares(name string) bool {
-	_, declared := s.vars[name]
+	_, declared := s.Vars[name]
 	return declared
 }
 
 // IsSecret reports whether that variable is sensitive.
-func (s *Scope) IsSecret(name string) bool { return s.secrets[name] }
+func (s *Scope) IsSecret(name string) bool { return s.Secrets[name] }
 
-func (s *Scope) varNames() []string { return slices.Sorted(maps.Keys(s.vars)) }
+// Names are those of the variables.
+func (s *Scope) Names() []string { return slices.Sorted(maps.Keys(s.Vars)) }
 
 // RankScope is what env expressions can refer to: rank.global, rank.local, rank.world_size,
 // host.name, host.index, gpu.uuid, gpu.index, gpu.pci and env_of_host("NAME"). Numbers below 0
@@ -63,7 +65,7 @@ var members = map[string][]string{
 
 // Context is the scope as HCL wants it; rank is nil outside env.
 func (s *Scope) Context(rank *RankScope) *hcl.EvalContext {
-	ctx := &hcl.EvalContext{Functions: functions, Variables: map[string]cty.Value{"var": cty.ObjectVal(s.vars)}}
+	ctx := &hcl.EvalContext{Functions: functions, Variables: map[string]cty.Value{"var": cty.ObjectVal(s.Vars)}}
 	if rank == nil {
 		return ctx
 	}
@@ -111,16 +113,16 @@ func (s *Scope) Scalar(expr hclsyntax.Expression, value cty.Value) (string, bool
 	case value.Type() == cty.String:
 		return value.AsString(), true
 	case value.Type() == cty.Number:
-		return s.number(expr, value), true
+		return s.Number(expr, value), true
 	case value.Type() == cty.Bool:
 		return strconv.FormatBool(value.True()), true
 	}
 	return "", false
 }
 
-// number is how a number reaches a worker: as the job file or -var has it where the expression
+// Number is how a number reaches a worker: as the job file or -var has it where the expression
 // is that number, else as few digits as say it, without exponent.
-func (s *Scope) number(expr hclsyntax.Expression, value cty.Value) string {
+func (s *Scope) Number(expr hclsyntax.Expression, value cty.Value) string {
 	if written := s.Written(expr); written != "" {
 		return written
 	}
@@ -129,9 +131,9 @@ func (s *Scope) number(expr hclsyntax.Expression, value cty.Value) string {
 
 // Written is the source text of a number, or of a variable that is one; else "".
 func (s *Scope) Written(expr hclsyntax.Expression) string {
-	switch e := unwrap(expr).(type) {
+	switch e := Unwrap(expr).(type) {
 	case *hclsyntax.LiteralValueExpr:
-		if written := s.source(e.SrcRange); e.Val.Type() == cty.Number && written != "" {
+		if written := s.Source(e.SrcRange); e.Val.Type() == cty.Number && written != "" {
 			if parsed, err := cty.ParseNumberVal(written); err == nil && parsed.RawEquals(e.Val) {
 				return written
 			}
@@ -146,18 +148,18 @@ func (s *Scope) Written(expr hclsyntax.Expression) string {
 		}
 	case *hclsyntax.ScopeTraversalExpr:
 		if name, ok := variableName(e.Traversal); ok && len(e.Traversal) == 2 {
-			return s.numbers[name]
+			return s.Numbers[name]
 		}
 	}
 	return ""
 }
 
-// source is the file's text at a place.
-func (s *Scope) source(at hcl.Range) string {
-	if at.Filename != s.file || !at.CanSliceBytes(s.text) {
+// Source is the file's text at a place.
+func (s *Scope) Source(at hcl.Range) string {
+	if at.Filename != s.File || !at.CanSliceBytes(s.Text) {
 		return ""
 	}
-	return string(at.SliceBytes(s.text))
+	return string(at.SliceBytes(s.Text))
 }
 
 // digits writes a computed number.

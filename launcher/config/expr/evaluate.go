@@ -1,4 +1,4 @@
-package decode
+package expr
 
 import (
 	"sync/atomic"
@@ -24,7 +24,7 @@ const (
 
 // Value evaluates an expression. ok is false where the value cannot be used: an error was
 // reported here, or earlier for something that it refers to.
-func (f *File) Value(expr hclsyntax.Expression) (value cty.Value, ok bool) {
+func (f *Evaluator) Value(expr hclsyntax.Expression) (value cty.Value, ok bool) {
 	if expr == nil || !f.checkNames(expr) {
 		return cty.DynamicVal, false
 	}
@@ -38,21 +38,21 @@ func (f *File) Value(expr hclsyntax.Expression) (value cty.Value, ok bool) {
 }
 
 // Evaluate is Value for an expression whose names are known to be good; it may be sensitive.
-func (f *File) Evaluate(expr hclsyntax.Expression, ctx *hcl.EvalContext) (cty.Value, bool) {
+func (f *Evaluator) Evaluate(expr hclsyntax.Expression, ctx *hcl.EvalContext) (cty.Value, bool) {
 	if f.tooLong {
 		return cty.DynamicVal, false
 	}
-	value, diags := f.limited(expr, ctx)
+	value, diags := f.Limited(expr, ctx)
 	if len(diags) > 0 && f.Scope.refersToSecret(expr) {
 		diags = withoutValues(diags)
 	}
-	f.diags = append(f.diags, diags...)
+	f.Diags = append(f.Diags, diags...)
 	return value, !diags.HasErrors() && value.IsWhollyKnown()
 }
 
-// limited evaluates within maxTime. HCL cannot be interrupted; but loops over range end early,
+// Limited evaluates within MaxTime. HCL cannot be interrupted; but loops over range end early,
 // and what else goes on ends with the program.
-func (f *File) limited(expr hclsyntax.Expression, ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
+func (f *Evaluator) Limited(expr hclsyntax.Expression, ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	if literal, is := expr.(*hclsyntax.LiteralValueExpr); is {
 		return literal.Val, nil
 	}
@@ -66,7 +66,7 @@ func (f *File) limited(expr hclsyntax.Expression, ctx *hcl.EvalContext) (cty.Val
 		defer close(done)
 		value, diags = expr.Value(ctx)
 	}()
-	timer := time.NewTimer(f.maxTime)
+	timer := time.NewTimer(f.MaxTime)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -124,7 +124,7 @@ func weigh(value cty.Value, limit int) (weight int, fine bool) {
 	case value.Type() == cty.String:
 		weight += len(value.AsString())
 	case value.Type() == cty.Number:
-		return weight, sensible(value)
+		return weight, Sensible(value)
 	case value.CanIterateElements():
 		for it := value.ElementIterator(); it.Next() && weight <= limit; {
 			key, element := it.Element()
@@ -139,21 +139,21 @@ func weigh(value cty.Value, limit int) (weight int, fine bool) {
 	return weight, true
 }
 
-func sensible(number cty.Value) bool {
+func Sensible(number cty.Value) bool {
 	f := number.AsBigFloat()
 	exponent := f.MantExp(nil)
 	return !f.IsInf() && -maxExponent <= exponent && exponent <= maxExponent
 }
 
-// prepare makes the expressions below node ready for evaluation. Numbers that no program could
+// Prepare makes the expressions below node ready for evaluation. Numbers that no program could
 // want are taken out, as writing them in digits would fill the memory, and parts of templates
 // are wrapped.
-func (f *File) prepare(node hclsyntax.Node) {
+func (f *Evaluator) Prepare(node hclsyntax.Node) {
 	_ = hclsyntax.VisitAll(node, func(n hclsyntax.Node) hcl.Diagnostics {
 		switch e := n.(type) {
 		case *hclsyntax.LiteralValueExpr:
-			if e.Val.Type() == cty.Number && e.Val.IsKnown() && !e.Val.IsNull() && !sensible(e.Val) {
-				f.diags = append(f.diags, hugeNumber(e.SrcRange))
+			if e.Val.Type() == cty.Number && e.Val.IsKnown() && !e.Val.IsNull() && !Sensible(e.Val) {
+				f.Diags = append(f.Diags, hugeNumber(e.SrcRange))
 				e.Val = cty.UnknownVal(cty.Number)
 			}
 		case *hclsyntax.TemplateExpr:
@@ -186,13 +186,13 @@ func (e interpolated) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	}
 	plain, marks := value.Unmark()
 	if plain.IsKnown() && !plain.IsNull() && plain.Type() == cty.Number {
-		return cty.StringVal(e.scope.number(e.Expression, plain)).WithMarks(marks), diags
+		return cty.StringVal(e.scope.Number(e.Expression, plain)).WithMarks(marks), diags
 	}
 	return value, diags
 }
 
-// unwrap is the expression itself.
-func unwrap(expr hclsyntax.Expression) hclsyntax.Expression {
+// Unwrap is the expression itself.
+func Unwrap(expr hclsyntax.Expression) hclsyntax.Expression {
 	if part, is := expr.(interpolated); is {
 		return part.Expression
 	}
