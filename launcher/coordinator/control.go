@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -22,8 +23,33 @@ type control struct {
 	c *Coordinator
 }
 
+// errOver is for callers that come too late.
+var errOver = status.Error(codes.Unavailable, "the run is over")
+
+// unlessOver is an error but for errOver: then there is nothing left to do.
+func unlessOver(err error) error {
+	if errors.Is(err, errOver) {
+		return nil
+	}
+	return err
+}
+
+// do has the loop call f and returns its error; errOver once the loop has ended.
+func (c *Coordinator) do(ctx context.Context, f func() error) error {
+	answer := make(chan error, 1)
+	c.post(func() { answer <- f() })
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.ended:
+		return errOver
+	}
+}
+
 // Submit plans the run and lets its hosts in.
-func (s control) Submit(_ context.Context, request *pb.SubmitRequest) (*pb.SubmitReply, error) {
+func (s control) Submit(ctx context.Context, request *pb.SubmitRequest) (*pb.SubmitReply, error) {
 	var submitted submission.Run
 	if err := json.Unmarshal(request.Submission, &submitted); err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "submission: %v", err)
@@ -32,9 +58,7 @@ func (s control) Submit(_ context.Context, request *pb.SubmitRequest) (*pb.Submi
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
-	begun := make(chan error, 1)
-	s.c.post(func() { begun <- s.c.begin(m, submitted.Hosts) })
-	if err := <-begun; err != nil {
+	if err := s.c.do(ctx, func() error { return s.c.begin(m, submitted.Hosts) }); err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	return &pb.SubmitReply{Digest: submitted.Digest}, nil
@@ -84,23 +108,18 @@ func (s control) Logs(request *pb.LogsRequest, stream pb.Control_LogsServer) err
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	r := newReader(ctx, request)
-	added := make(chan struct{})
-	s.c.post(func() {
+	err := s.c.do(ctx, func() error {
 		r.name = s.c.outputs.nextName()
 		s.c.hub.Subscribe(ctx, r.name, r.chunks)
 		s.c.outputs.add(r, s.c.machine)
 		s.c.outputWanted()
-		close(added)
-	})
-	select {
-	case <-added: // the run's end waits for this reader from now on, which the header says
-		if err := stream.SendHeader(nil); err != nil {
-			return err
-		}
-	case <-stream.Context().Done():
-		return stream.Context().Err()
-	case <-s.c.ended:
 		return nil
+	})
+	if err != nil {
+		return unlessOver(err)
+	}
+	if err := stream.SendHeader(nil); err != nil { // which says that the run's end waits for this reader from now on
+		return err
 	}
 	for {
 		select {
@@ -121,28 +140,20 @@ func (s control) Logs(request *pb.LogsRequest, stream pb.Control_LogsServer) err
 }
 
 // Stop ends the workers.
-func (s control) Stop(_ context.Context, request *pb.StopRequest) (*pb.StopReply, error) {
+func (s control) Stop(ctx context.Context, request *pb.StopRequest) (*pb.StopReply, error) {
 	stop := run.Stop{Exit: int(request.Exit), Reason: request.Reason, Kill: request.Kill, Drain: request.Drain}
-	answer := make(chan error, 1)
-	s.c.post(func() {
-		if s.c.machine == nil || request.Unstarted && s.c.machine.State().Phase != run.Gathering {
-			answer <- nil
-			return
-		}
-		if stop.Drain && !s.c.machine.State().Plan.Independent {
-			answer <- status.Error(codes.FailedPrecondition,
+	err := s.c.do(ctx, func() error {
+		switch m := s.c.machine; {
+		case m == nil, request.Unstarted && m.State().Phase != run.Gathering:
+		case stop.Drain && !m.State().Plan.Independent:
+			return status.Error(codes.FailedPrecondition,
 				"its ranks work together, so that none can end before the others; leave --drain out")
-			return
+		default:
+			s.c.next(stop)
 		}
-		s.c.next(stop)
-		answer <- nil
+		return nil
 	})
-	select {
-	case err := <-answer:
-		return &pb.StopReply{}, err
-	case <-s.c.ended:
-		return &pb.StopReply{}, nil
-	}
+	return &pb.StopReply{}, unlessOver(err)
 }
 
 // Signal passes a signal on to the leader of each rank.
@@ -153,20 +164,13 @@ func (s control) Signal(_ context.Context, request *pb.SignalRequest) (*pb.Signa
 
 // Beat is a sign of life of the launcher.
 func (s control) Beat(ctx context.Context, request *pb.BeatRequest) (*pb.BeatReply, error) {
-	heard := make(chan struct{})
-	s.c.post(func() {
+	err := s.c.do(ctx, func() error {
 		if !request.AsksOnly {
 			s.c.audience.launcher = link.Now()
 		}
-		close(heard)
+		return nil
 	})
-	select {
-	case <-heard:
-	case <-s.c.ended:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	return &pb.BeatReply{}, nil
+	return &pb.BeatReply{}, unlessOver(err)
 }
 
 // HostEmpty says that nothing of the run is left on a host.

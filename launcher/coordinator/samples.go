@@ -1,11 +1,7 @@
 package coordinator
 
 import (
-	"context"
 	"time"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/coordinator/run"
@@ -42,7 +38,13 @@ func (s control) Samples(request *pb.SamplesRequest, stream pb.Control_SamplesSe
 	ticker := time.NewTicker(followedPace)
 	defer ticker.Stop()
 	for {
-		overview, err := s.c.overview(stream.Context())
+		overview := samples.Overview{Hosts: []samples.HostDigest{}}
+		err := s.c.do(stream.Context(), func() error {
+			if s.c.machine != nil {
+				overview = s.c.machine.Samples()
+			}
+			return nil
+		})
 		if err != nil {
 			return err
 		}
@@ -56,24 +58,5 @@ func (s control) Samples(request *pb.SamplesRequest, stream pb.Control_SamplesSe
 		case <-s.c.ended:
 			return nil
 		}
-	}
-}
-
-func (c *Coordinator) overview(ctx context.Context) (samples.Overview, error) {
-	answer := make(chan samples.Overview, 1)
-	c.post(func() {
-		o := samples.Overview{Hosts: []samples.HostDigest{}}
-		if c.machine != nil {
-			o = c.machine.Samples()
-		}
-		answer <- o
-	})
-	select {
-	case o := <-answer:
-		return o, nil
-	case <-ctx.Done():
-		return samples.Overview{}, ctx.Err()
-	case <-c.ended:
-		return samples.Overview{}, status.Error(codes.Unavailable, "the run is over")
 	}
 }
