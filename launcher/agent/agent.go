@@ -62,7 +62,6 @@ type components struct {
 	followers  *followers
 }
 
-// assemble makes the components.
 func (a *agent) assemble() {
 	a.loop = loop.New()
 	a.supervisor = keeper.NewSupervisor(a.keeper.Conn)
@@ -94,7 +93,6 @@ func (a *agent) assemble() {
 	a.followers = newFollowers(a.loop, a.place.State)
 }
 
-// run is the agent's life.
 func (a *agent) run() error {
 	a.assemble()
 	defer a.followers.cancel()
@@ -128,7 +126,6 @@ func (a *agent) pace() time.Duration {
 	return beat
 }
 
-// tick does what time brings: ranks that are being ended, the lease, the port.
 func (a *agent) tick(now link.Instant) {
 	if beat := link.HeartbeatOf(a.lease); now.Sub(a.beaten) >= beat {
 		a.beaten = now
@@ -146,7 +143,6 @@ func (a *agent) tick(now link.Instant) {
 	}
 }
 
-// handleCommand carries out a command of the coordinator.
 func (a *agent) handleCommand(payload []byte) {
 	var c message.Command
 	if err := json.Unmarshal(payload, &c); err != nil {

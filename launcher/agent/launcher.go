@@ -59,7 +59,6 @@ func (a *agent) introduce() {
 	}})
 }
 
-// refuse tells the launcher why the agent ends.
 func (a *agent) refuse(text string) {
 	a.launcher.send(message.FromAgent{Error: text})
 	a.finished = true

@@ -104,7 +104,6 @@ func keeperMain(program, args []string) error {
 	return err
 }
 
-// agentMain is the agent: the child of a keeper.
 func agentMain(program, args []string) error {
 	flags := flag.NewFlagSet("worker", flag.ContinueOnError)
 	place := rundir.Place{Program: program}
@@ -166,7 +165,6 @@ func raiseLimits() {
 	}
 }
 
-// wallClock is compared with the launcher's.
 func wallClock() float64 { return float64(time.Now().UnixNano()) / 1e9 }
 
 // factsMain prints the facts of this host, for commands that only look.

@@ -81,7 +81,6 @@ func holdPort(first, last int, ephemeral [2]int) (*heldPort, error) {
 	return nil, fmt.Errorf("no port of %d-%d is free: %w%s", first, last, lastErr, holdersOf(first, last))
 }
 
-// listenWithin listens on a port of the range.
 func listenWithin(first, last int) (net.Listener, error) {
 	var failed error
 	for port := range ports(first, last) {
@@ -94,7 +93,6 @@ func listenWithin(first, last int) (net.Listener, error) {
 	return nil, fmt.Errorf("no port of %d-%d is free: %w", first, last, failed)
 }
 
-// holdersOf names the processes that hold the ports of a small range.
 func holdersOf(first, last int) string {
 	const small = 8
 	if last-first >= small {
@@ -163,7 +161,6 @@ const (
 	portPaceOfHeld = 20 // looks in the time that has passed
 )
 
-// pace is how long to wait between two looks.
 func (h *heldPort) pace(now link.Instant) time.Duration {
 	return min(portPaceSlow, max(portPace, now.Sub(h.since)/portPaceOfHeld))
 }

@@ -74,7 +74,6 @@ func (s *sampler) started(c *message.Start) (ranks []sampling.Rank) {
 	return ranks
 }
 
-// owners asks the loop whose processes are whose.
 func (s *sampler) owners(ctx context.Context, all []proc.Stat) (map[int]sampling.Owner, bool) {
 	answer := make(chan map[int]sampling.Owner, 1)
 	s.loop.PostUntil(ctx, func() { answer <- s.workers.Owners(all) })
@@ -101,7 +100,6 @@ func (s *sampler) end() {
 	}
 }
 
-// close completes the file.
 func (s *sampler) close() {
 	s.end()
 	if s.file != nil {

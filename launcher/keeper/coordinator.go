@@ -74,7 +74,6 @@ func (c *coordinator) watch(conn *Conn) {
 	}()
 }
 
-// beat kills a coordinator that is silent past the lease.
 func (c *coordinator) beat(beat time.Duration) {
 	if c.received.Swap(false) {
 		c.silent = 0

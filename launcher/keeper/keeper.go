@@ -120,7 +120,6 @@ func newKeeper(c Config) (*keeper, error) {
 	return k, nil
 }
 
-// start starts the children and gives the standard streams away to the agent.
 func (k *keeper) start() error {
 	log, err := os.OpenFile(filepath.Join(k.state, "agent.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -186,7 +185,6 @@ func closeStandardStreams(log *os.File) error {
 	return nil
 }
 
-// keep runs until the keeper's children have ended.
 func (k *keeper) keep() error {
 	go k.receive()
 	var ended chan string // of the coordinator
@@ -230,7 +228,6 @@ func (k *keeper) watchAgent(beat time.Duration) {
 	}
 }
 
-// receive reads the connection until the agent is gone.
 func (k *keeper) receive() {
 	for {
 		m, files, err := k.conn.Receive()

@@ -34,7 +34,6 @@ type Process struct {
 	Quit string `json:"quit,omitempty"`
 }
 
-// processState is what became of a process.
 type processState struct {
 	Number int           `json:"number"`
 	PID    int           `json:"pid,omitempty"`
@@ -46,14 +45,12 @@ type processState struct {
 // quitWait bounds how long a process may take to end after Quit.
 const quitWait = 6 * time.Second
 
-// running is a process that the keeper has started.
 type running struct {
 	Process
 	env   []string
 	child *proc.Child
 }
 
-// processes are those that the keeper has started for the agent.
 type processes struct {
 	conn   *Conn
 	reaper *proc.Reaper

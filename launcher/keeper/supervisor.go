@@ -103,7 +103,6 @@ func (s *Supervisor) add() (*Remote, error) {
 	return r, nil
 }
 
-// startError is a start that failed at the keeper.
 type startError struct{ state processState }
 
 func (e startError) Error() string { return e.state.Error }
@@ -177,7 +176,6 @@ func (r *Remote) Wait(ctx context.Context) error {
 	}
 }
 
-// plugin is a process whose output is read here.
 type plugin struct {
 	*Remote
 	stdout, stderr *os.File

@@ -39,7 +39,6 @@ func (m Mark) String() string {
 	return "no step"
 }
 
-// markJSON leaves out what is not known.
 type markJSON struct {
 	Epoch *int `json:"epoch,omitempty"`
 	Step  *int `json:"step,omitempty"`

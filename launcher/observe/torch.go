@@ -36,7 +36,6 @@ func newTorchRecord() *torchRecord {
 	}}
 }
 
-// stateOrder is how far along a state is.
 var stateOrder = []string{TorchNotSeen, TorchUnknown, TorchWaiting, TorchNoCUDA, TorchUnused, TorchReporting}
 
 // take takes in a line of the hook, without its first word:
@@ -159,7 +158,6 @@ func (r *torchRecord) forgetOldest() {
 	delete(r.devices, oldest)
 }
 
-// latest is what is known now; leader is the pid of the rank's leader.
 func (r *torchRecord) latest(leader int) *Torch {
 	t := r.Torch
 	t.Snapshots = slices.Clone(r.Snapshots)

@@ -62,7 +62,6 @@ func (r *Reader) Next(limit int, final bool) (Segment, error) {
 	return seg, nil
 }
 
-// record finds the record that covers the next byte.
 func (r *Reader) record() (record, error) {
 	if r.index == nil {
 		return record{}, io.EOF

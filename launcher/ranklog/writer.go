@@ -170,7 +170,6 @@ func (w *Writer) discard(fd int) (int, error) {
 	return max(n, 0), err
 }
 
-// fail throws output away from now on.
 func (w *Writer) fail(path string, err error) {
 	err = fmt.Errorf("write %s: %w", path, err)
 	w.failure.CompareAndSwap(nil, &err)
@@ -195,7 +194,6 @@ func (w *Writer) lockTurn(lane Lane) {
 	}
 }
 
-// added notes n bytes that lane has put at the end of the file.
 func (w *Writer) added(n int, lane Lane) {
 	now := time.Now()
 	size := w.size.Add(int64(n))

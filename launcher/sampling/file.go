@@ -104,7 +104,6 @@ func (f *File) keep(now time.Time, who []samples.Occupant, values []samples.Valu
 	}
 }
 
-// flush has what waits in memory written.
 func (f *File) flush() {
 	f.do(func() error {
 		if f.recorder == nil {

@@ -22,7 +22,6 @@ const (
 	childTurns = 4
 )
 
-// usage is what a process has used since it began, and what it has now.
 type usage struct {
 	cpu      float64 // seconds
 	faulted  uint64  // bytes that page faults have read from a disk
@@ -41,7 +40,6 @@ type process struct {
 	movedWas uint64    // what it had moved then
 }
 
-// work is what processes do between two readings.
 type work struct {
 	cpu   float64 // cores
 	bytes float64 // a second, read and written, as far as that was read
@@ -87,7 +85,6 @@ func (p *process) readUsage(now time.Time, files bool) (did work) {
 	return p.take(now, usageIn(stat, io[len(stat):]), files)
 }
 
-// take keeps what was read.
 func (p *process) take(now time.Time, u usage, files bool) (did work) {
 	if p.lives = u.resident > 0 || !p.child; !p.lives { // it has ended, and nobody has asked for its status
 		return work{}
@@ -144,7 +141,6 @@ func usageIn(stat, io []byte) (u usage) {
 
 var pageSize = float64(os.Getpagesize())
 
-// number64 is 0 where there is no number.
 func number64(text []byte) uint64 {
 	n, err := strconv.ParseUint(string(text), 10, 64)
 	if err != nil {

@@ -53,7 +53,6 @@ type Rank struct {
 	Reported func() *observe.Latest
 }
 
-// latest is what a rank has reported last; nil: nothing.
 func (r *Rank) latest() *observe.Latest {
 	if r.Reported == nil {
 		return nil
@@ -99,7 +98,6 @@ type Sampler struct {
 	turn  int           // which sample of the ranks this is
 }
 
-// sampledRank is a rank and what is measured of it.
 type sampledRank struct {
 	Rank
 	began     time.Time
@@ -183,7 +181,6 @@ func (s *Sampler) End() {
 	}
 }
 
-// measure takes a sample each second, and reports now and then.
 func (s *Sampler) measure(ctx context.Context) {
 	defer s.File.flush()
 	var tree, reported time.Time
@@ -227,7 +224,6 @@ func (s *Sampler) awaitTurn(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// know takes in the processes of the ranks.
 func (s *Sampler) know(pids map[int]Owner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -110,7 +110,6 @@ func (s *Signs) updateDevice(now time.Time, v samples.Values, sampled time.Time)
 	s.sampled = sampled
 }
 
-// pulses are those of all ranks that run.
 func (s *Sampler) pulses(now time.Time) *message.Pulses {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +122,6 @@ func (s *Sampler) pulses(now time.Time) *message.Pulses {
 	return all
 }
 
-// pulse is what is reported of a rank.
 func (s *Signs) pulse(now time.Time, rank, attempt int) hang.Pulse {
 	ago := func(t time.Time) float64 { return now.Sub(t).Seconds() }
 	p := hang.Pulse{

@@ -35,9 +35,6 @@ type Kept struct {
 	taken  time.Time
 }
 
-// used is the memory that is in use on a device, and its total; nil where that is not known.
-func (k Kept) used(uuid string) (used, total *uint64) { return k.GPUs.Used(uuid) }
-
 // sampleDevices samples devices until ctx ends. A driver that hangs keeps nobody else waiting.
 func (s *Sampler) sampleDevices(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -75,7 +72,6 @@ func (s *Sampler) take(found *gpu.Samples, err error) time.Duration {
 	return s.every
 }
 
-// newest is the newest sample of devices; nil: there is none.
 func (s *Sampler) newest() *Kept {
 	if len(s.kept) == 0 {
 		return nil
@@ -83,7 +79,6 @@ func (s *Sampler) newest() *Kept {
 	return &s.kept[len(s.kept)-1]
 }
 
-// sampledAt is when the newest sample of devices was taken.
 func (s *Sampler) sampledAt() (at time.Time) {
 	if k := s.newest(); k != nil {
 		at = k.taken
@@ -169,7 +164,6 @@ func (r *sampledRank) fillTorch(v *samples.Values, phase string) string {
 	return latest.Phase
 }
 
-// plus adds to a value that may not be known yet.
 func plus(into *float64, n float64) {
 	if math.IsNaN(*into) {
 		*into = 0
@@ -177,13 +171,12 @@ func plus(into *float64, n float64) {
 	*into += n
 }
 
-// fillDevice fills in what the newest sample of devices says of a rank's.
 func (s *Sampler) fillDevice(v *samples.Values, rank int, uuid string, now time.Time) {
 	newest := s.newest()
 	if newest == nil || uuid == "" || now.Sub(newest.taken) > s.every+staleAfter {
 		return
 	}
-	if used, _ := newest.used(uuid); used != nil {
+	if used, _ := newest.GPUs.Used(uuid); used != nil {
 		v[samples.DeviceUsed] = float64(*used)
 	}
 	for _, g := range newest.GPUs.GPUs {
@@ -226,7 +219,6 @@ func heldBy(k Kept, pids map[int]Owner, rank int, uuid string) (bytes float64, k
 	return bytes, known
 }
 
-// isDevice reports whether a GPU has this UUID, or a MIG instance with it.
 func isDevice(g *gpu.Sample, uuid string) bool {
 	return g.UUID == uuid || slices.ContainsFunc(g.Instances, func(m gpu.MIGInstance) bool { return m.UUID == uuid })
 }
@@ -242,17 +234,15 @@ func (s *Sampler) judge() {
 	})
 }
 
-// totalOf is the memory of a device; 0: not known.
 func (s *Sampler) totalOf(uuid string) float64 {
 	if k := s.newest(); k != nil {
-		if _, total := k.used(uuid); total != nil {
+		if _, total := k.GPUs.Used(uuid); total != nil {
 			return float64(*total)
 		}
 	}
 	return 0
 }
 
-// digest is what is reported to the coordinator.
 func (s *Sampler) digest(now time.Time) *samples.Digest {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -36,7 +36,6 @@ func newDriverEvents() driverEvents {
 	return driverEvents{unavailable: "nobody listens yet", once: map[string]bool{}}
 }
 
-// first reports whether something happens for the first time.
 func (e *driverEvents) first(what string) bool {
 	seen := e.once[what]
 	e.once[what] = true

@@ -111,7 +111,6 @@ func (ws *Watcher) Tick(now link.Instant) {
 // deviceSignals are those by which programs die whose device has failed.
 var deviceSignals = []string{"SIGABRT", "SIGSEGV", "SIGBUS"}
 
-// fromDevice reports whether a worker's end looks as if a device had to do with it.
 func fromDevice(e *message.Ended) bool {
 	if e.Sent != "" || e.Error != "" || e.Code == 0 && e.Signal == "" {
 		return false

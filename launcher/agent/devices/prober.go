@@ -87,7 +87,6 @@ func (p prober) Probe(ctx context.Context) (*gpu.Inventory, error) {
 	return found, nil
 }
 
-// sample asks for a sample, as Probe does.
 func (p prober) sample(ctx context.Context) (*gpu.Samples, error) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotLimit)
 	defer cancel()
@@ -115,7 +114,6 @@ func firstAnswer[T any](
 	return nil, failed
 }
 
-// oneLine joins errors that are about one thing.
 type oneLine []error
 
 func (e oneLine) Error() string {

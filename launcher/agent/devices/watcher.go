@@ -70,7 +70,6 @@ type watch struct {
 	events     driverEvents
 }
 
-// snapshot is what a probe has shown.
 type snapshot struct {
 	usage *gpu.Usage // nil: there was none
 	found *gpu.Inventory
@@ -173,7 +172,6 @@ func (ws *Watcher) Look(c *message.Look, attempt int) {
 	}()
 }
 
-// report reports a snapshot to the coordinator, where it is new.
 func (ws *Watcher) report(w *watch, found *gpu.Inventory, clients []gpu.MPSClients, err error, ended link.Instant) {
 	if w != ws.watch {
 		return // of an earlier attempt, or too late
@@ -203,7 +201,6 @@ func (ws *Watcher) noteHealth(w *watch, found *gpu.Inventory, at link.Instant) {
 	}
 }
 
-// uncorrected are the GPUs' counts of memory errors since the driver was loaded.
 func uncorrected(found *gpu.Inventory) map[string]uint64 {
 	counts := map[string]uint64{}
 	for _, g := range found.GPUs {
@@ -214,7 +211,6 @@ func uncorrected(found *gpu.Inventory) map[string]uint64 {
 	return counts
 }
 
-// grown is by how much counters have grown.
 func grown(before, after map[string]uint64) map[string]uint64 {
 	counts := map[string]uint64{}
 	for uuid, n := range after {

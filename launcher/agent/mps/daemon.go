@@ -35,13 +35,10 @@ const (
 	quitWait    = quitSeconds*time.Second + 3*time.Second
 )
 
-// logLines is how many lines of a daemon's logs are reported with its end.
 const logLines = 12
 
-// outputFile is the file in the folder of its logs that has a daemon's own output.
 const outputFile = "daemon.out"
 
-// daemon serves the ranks on one device.
 type daemon struct {
 	message.MPSDaemon
 	pipe, log string // folders
@@ -57,7 +54,6 @@ type daemon struct {
 	read    int64           // of its server's log
 }
 
-// controlOf talks to the daemon in a pipe directory.
 func controlOf(reaper *proc.Reaper, program, pipe string) mps.Control {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, cudaPrefix) })
 	env = append(env, mps.PipeDirectory+"="+pipe)
@@ -200,7 +196,6 @@ func (d *daemon) isWell(ctx context.Context) (well bool) {
 	return well
 }
 
-// hasEnded reports whether a daemon that muster has started has ended.
 func (d *daemon) hasEnded() bool {
 	if d.process == nil {
 		return false
@@ -248,14 +243,12 @@ func (d *daemon) ask(ctx context.Context) {
 	}
 }
 
-// failure is what has become of a daemon.
 type failure struct {
 	fault  bool
 	text   string
 	server int // that is gone; 0: none
 }
 
-// failure returns what is wrong with a daemon that serves; nil: nothing.
 func (d *daemon) failure() *failure {
 	d.mu.Lock()
 	ignore, faulty, server := d.ending || d.lost, d.faulty, 0
@@ -293,7 +286,6 @@ func (d *daemon) markLost(server int) bool {
 	return first
 }
 
-// readLog is all of one of the daemon's logs.
 func (d *daemon) readLog(name string) string {
 	if d.log == "" {
 		return ""
@@ -335,7 +327,6 @@ func (d *daemon) lastLines() []string {
 	return all
 }
 
-// clients asks for the pids of its clients.
 func (d *daemon) clients(ctx context.Context) gpu.MPSClients {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
@@ -422,7 +413,6 @@ func isMPS(s proc.Stat) bool {
 	return strings.HasPrefix(mps.ControlProgram, s.Command) && len(s.Command) > len("nvidia-cuda-")
 }
 
-// belongsTo reports whether a process of MPS is of a run and a pipe directory.
 func belongsTo(s proc.Stat, run, pipe string) bool {
 	if !isMPS(s) {
 		return false

@@ -126,7 +126,6 @@ trap '[ $? = 0 ] && "${muster_dump[@]}"' EXIT
 case $? in 0) "${muster_dump[@]}"; muster_dump=(:) ;; *) exit ;; esac
 `
 
-// setup runs setup in bash and takes the environment that it leaves behind.
 func (h Host) setup(text string, r *Result) error {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -194,7 +193,6 @@ const (
 	maxTail = 4 << 10 // and of setup's output
 )
 
-// lastLine is the last line of a text that is not empty.
 func lastLine(text []byte) string {
 	text = bytes.TrimSpace(text)
 	line := text[bytes.LastIndexByte(text, '\n')+1:]

@@ -45,7 +45,6 @@ type Socket struct {
 	reported uint64 // changes that the coordinator knows
 }
 
-// newSocket makes a rank's socket in a folder.
 func newSocket(dir string, attempt, rank int) (*Socket, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ import (
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/proc"
 	"github.com/muster-dev/muster/launcher/ranklog"
+	"github.com/muster-dev/muster/launcher/rundir"
 	"github.com/muster-dev/muster/launcher/sampling"
 )
 
@@ -195,7 +196,6 @@ func bySignal(s Subject, name string) (how, text string, err error) {
 	return "", "", fmt.Errorf("the program catches %s and wrote no stack within %v", name, signalWait)
 }
 
-// writtenSince is what a rank has written from a place of its log on.
 func writtenSince(path string, from int64) string {
 	reader, err := ranklog.Open(path, from)
 	if err != nil {
@@ -241,7 +241,6 @@ func kernelState(pid int) string {
 	return state
 }
 
-// keep writes a stack beside the rank's output; "" where it cannot.
 func keep(s Subject, found message.RankStack) string {
 	path := filepath.Join(filepath.Dir(s.Log.Path()), fmt.Sprintf("rank-%d.stacks", s.Rank))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -254,4 +253,62 @@ func keep(s Subject, found message.RankStack) string {
 		return ""
 	}
 	return path
+}
+
+// Variables of torch's flight recorder (torch/csrc/distributed/c10d, ProcessGroupNCCL): torch appends the rank to both,
+// and ".pipe" to the pipe.
+const (
+	recorderPipe = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
+	recorderFile = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"
+)
+
+const recorderWait = 3 * time.Second
+
+// RecorderEnv has torch's flight recorder listen in the folder of sockets, and write beside the rank's output.
+func RecorderEnv(place rundir.Place, s *message.Start) map[string]string {
+	if !s.Recorder {
+		return nil
+	}
+	return map[string]string{
+		recorderPipe: filepath.Join(place.Sockets, fmt.Sprintf("fr-%d-", s.Attempt)),
+		recorderFile: filepath.Join(place.State, fmt.Sprintf("attempt-%d", s.Attempt), "nccl-trace-rank-"),
+	}
+}
+
+type recording struct {
+	path   string
+	before time.Time
+}
+
+func askRecorder(pid int) recording {
+	pipe, _ := proc.EnvironOf(pid, recorderPipe)
+	file, _ := proc.EnvironOf(pid, recorderFile)
+	rank, _ := proc.EnvironOf(pid, "RANK")
+	if pipe == "" || file == "" || rank == "" {
+		return recording{}
+	}
+	fd, err := unix.Open(pipe+rank+".pipe", unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil { // ENXIO: nobody listens
+		return recording{}
+	}
+	defer unix.Close(fd)
+	r := recording{path: file + rank, before: time.Now()}
+	if _, err := unix.Write(fd, []byte("1\n")); err != nil {
+		return recording{}
+	}
+	return r
+}
+
+// await waits until the file is there; "": it does not come.
+func (r recording) await() string {
+	if r.path == "" {
+		return ""
+	}
+	for end := r.before.Add(recorderWait); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		info, err := os.Stat(r.path)
+		if err == nil && info.Size() > 0 && !info.ModTime().Before(r.before.Add(-time.Second)) {
+			return r.path
+		}
+	}
+	return ""
 }

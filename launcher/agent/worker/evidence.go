@@ -67,19 +67,15 @@ func fromDisk[T any](d *disk, f func() T) (found T) {
 	return found
 }
 
-// succeeded reports whether a worker ended well.
 func succeeded(e *message.Ended) bool { return e.Code == 0 && e.Signal == "" }
 
-// written is what a worker has left in files, or the ends of them.
 type written struct{ stdout, stderr, errorFile []byte }
 
-// folders is what the job's folders show.
 type folders struct {
 	checkpoint float64 // as newestAfter has it
 	fullest    *evidence.Space
 }
 
-// evidence collects what is known of a worker that has ended.
 func (s *Set) evidence(w *Worker, e *message.Ended) *evidence.Worker {
 	stdout, stderr := maxStdout, maxStderr
 	if succeeded(e) {
@@ -117,7 +113,6 @@ func (s *Set) evidence(w *Worker, e *message.Ended) *evidence.Worker {
 // KernelLines are the lines of the kernel's log since a worker was started that may be about its end.
 func (w *Worker) KernelLines() []string { return w.baseline.kernel.lines() }
 
-// lookAtFolders looks at the checkpoints, and how full file systems are.
 func (b *baseline) lookAtFolders(paths ...string) folders {
 	checkpoints, wall := b.checkpoints, b.wall
 	return fromDisk(&b.jobDisk, func() folders {

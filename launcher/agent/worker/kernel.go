@@ -11,7 +11,6 @@ import (
 	"github.com/muster-dev/muster/launcher/kernellog"
 )
 
-// maxKernelLines bounds what is reported of the kernel's log.
 const maxKernelLines = 64
 
 // kernelLog is the kernel's log from when it was opened on; nil where this user may not read it.
@@ -106,7 +105,6 @@ func (c *oomCounters) readCgroup(root hostfs.Root, path, mount, events, limit, p
 	c.peak, _ = strconv.ParseUint(root.Read(dir+peak), 10, 64)
 }
 
-// counterIn finds the number behind a name at the beginning of a line.
 func counterIn(text, name string) *uint64 {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)

@@ -30,7 +30,6 @@ type processes struct {
 	othersAlive   bool
 }
 
-// step is what to do now.
 type step int
 
 const (
@@ -63,5 +62,4 @@ func (l *ladder) next(now link.Instant, p processes) step {
 	return stepSignalGroup
 }
 
-// kill skips what is left of the grace.
 func (l *ladder) kill() { l.killed = true }

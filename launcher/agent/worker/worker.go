@@ -28,7 +28,6 @@ import (
 // openAfterDeath is how long output may stay open after the last known process of a rank is gone.
 const openAfterDeath = 2 * time.Second
 
-// maxTail bounds what is reported of what a rank has written last.
 const maxTail = 4 << 10
 
 // Worker is the process of a rank and what came of it.
@@ -49,7 +48,6 @@ type Worker struct {
 	end      ending
 }
 
-// ending is how far the end of a worker has come.
 type ending struct {
 	leaderDone bool
 	drained    bool
@@ -108,7 +106,6 @@ func closeAll(files []*os.File) {
 // errNoKeeper: a worker is not started without somebody who would save its output.
 var errNoKeeper = errors.New("hand pipe to keeper")
 
-// openPipes makes a pipe per lane and returns the worker's ends.
 func (s *Set) openPipes(w *Worker) (ends []*os.File, err error) {
 	for _, lane := range []ranklog.Lane{ranklog.Stdout, ranklog.Stderr} {
 		var fds [2]int
@@ -241,7 +238,6 @@ func (w *Worker) signalAll(others []proc.Stat, signal unix.Signal) {
 	}
 }
 
-// outcome describes a worker's end.
 func (w *Worker) outcome(left []proc.Stat) *message.Ended {
 	e := &message.Ended{Attempt: w.Attempt, Rank: w.Rank, Log: w.Log.Path(), Cut: !w.end.drained && w.end.emptyAt != 0}
 	if w.end.leaderDone {
