@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher/agent/loop"
 	"github.com/muster-dev/muster/launcher/message"
+	"github.com/muster-dev/muster/launcher/mtu"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
 
@@ -15,7 +16,7 @@ import (
 type peers struct {
 	identity *link.Identity
 	loop     *loop.Loop
-	server   *link.Door // nil: not listening
+	server   *mtu.Server // nil: not listening
 }
 
 // listen lets the other hosts check that they reach this one, until close or the agent's end.
@@ -25,7 +26,7 @@ func (p *peers) listen(c *message.Open) {
 		p.loop.Report(message.Update{Opened: &message.Opened{Error: err.Error()}})
 		return
 	}
-	p.server = link.OpenDoor(p.identity, c.Pins, listener)
+	p.server = mtu.Serve(p.identity, c.Pins, listener)
 	p.loop.Report(message.Update{Opened: &message.Opened{Port: p.server.Port()}})
 }
 
@@ -35,8 +36,8 @@ func (p *peers) check(c *message.Visit) *message.Visited {
 	var all sync.WaitGroup
 	for i, peer := range c.Peers {
 		all.Go(func() {
-			result := link.VisitPeer(context.Background(), p.identity, peer.Pin, peer.Addr)
-			visited.Results[i] = message.VisitOf{Host: peer.Host, Visit: result}
+			result := mtu.Check(context.Background(), p.identity, peer.Pin, peer.Addr)
+			visited.Results[i] = message.VisitOf{Host: peer.Host, Result: result}
 		})
 	}
 	all.Wait()

@@ -77,6 +77,12 @@ var rules = []rule{
 		why: "the coordinator decides on the head host: hosts come to it, it reaches none and prints nothing",
 	},
 	{
+		from: []string{"launcher/mtu"},
+		not: []string{"launcher", "launcher/config", "launcher/facts", "launcher/plan", "launcher/check/...", "launcher/message", "launcher/agent/...",
+			"launcher/coordinator/...", "launcher/view", "plugins/...", hcl, cty, cli, ssh},
+		why: "whether packets pass is a matter of two hosts and their keys; the agent carries it, and checks judge",
+	},
+	{
 		from: []string{"launcher/claim", "launcher/hostfs"},
 		not:  []string{"launcher", "launcher/...", "rendezvous/...", "plugins/..."},
 		why:  "a claim is a name in the kernel, and a file a file, whoever is interested",

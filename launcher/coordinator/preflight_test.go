@@ -8,6 +8,7 @@ import (
 	"github.com/muster-dev/muster/launcher/coordinator/run"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/message/submission"
+	"github.com/muster-dev/muster/launcher/mtu"
 	"github.com/muster-dev/muster/rendezvous/link"
 )
 
@@ -50,7 +51,7 @@ func TestHostsThatAreOnlyCheckedVisitEachOther(t *testing.T) {
 		t.Errorf("host c visits %s", got)
 	}
 	d.news(0, message.Update{Visited: &message.Visited{}})
-	d.news(1, message.Update{Visited: &message.Visited{Results: []message.VisitOf{{Host: 2, Visit: link.Visit{Reach: link.Reach{Addr: "10.0.0.3:21002", Error: "no route to host"}}}}}})
+	d.news(1, message.Update{Visited: &message.Visited{Results: []message.VisitOf{{Host: 2, Result: mtu.Result{Reach: link.Reach{Addr: "10.0.0.3:21002", Error: "no route to host"}}}}}})
 	if d.b.Phase != run.Gathering {
 		t.Fatal("a host that visits is not waited for")
 	}

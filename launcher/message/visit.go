@@ -1,6 +1,9 @@
 package message
 
-import "github.com/muster-dev/muster/rendezvous/link"
+import (
+	"github.com/muster-dev/muster/launcher/mtu"
+	"github.com/muster-dev/muster/rendezvous/link"
+)
 
 // Open opens a port of the range to the hosts with these pins. Answered by Opened.
 type Open struct {
@@ -32,8 +35,8 @@ type Visited struct {
 	Results []VisitOf `json:"results"`
 }
 
-// VisitOf is a visit to a host.
+// VisitOf is the check of the way to a host.
 type VisitOf struct {
 	Host int `json:"host"`
-	link.Visit
+	mtu.Result
 }

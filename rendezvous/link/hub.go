@@ -77,7 +77,7 @@ func NewHub(identity *Identity, lease time.Duration) *Hub {
 	}
 	h.events = NewQueue[Event](h.stop)
 	h.server = grpc.NewServer(
-		grpc.Creds(credentials.NewTLS(identity.tlsConfig(h.knows))),
+		grpc.Creds(credentials.NewTLS(identity.TLSConfig(h.knows))),
 		grpc.ReadBufferSize(16<<10), grpc.WriteBufferSize(16<<10), grpc.MaxRecvMsgSize(maxMessage),
 	)
 	pb.RegisterRendezvousServer(h.server, h)

@@ -59,8 +59,8 @@ func pinOf(cert *x509.Certificate) Pin {
 	return Pin(hex.EncodeToString(sum[:]))
 }
 
-// tlsConfig accepts a peer whose pin the known function accepts, and no other.
-func (id *Identity) tlsConfig(known func(Pin) bool) *tls.Config {
+// TLSConfig accepts a peer whose pin the known function accepts, and no other.
+func (id *Identity) TLSConfig(known func(Pin) bool) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
 		Certificates:       []tls.Certificate{id.cert},

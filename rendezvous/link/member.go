@@ -51,7 +51,7 @@ func Join(identity *Identity, hub Pin, addr string, lease time.Duration) (*Membe
 		box: newMailbox(), cancel: cancel, done: make(chan struct{}), answered: Now(),
 	}
 	conn, err := grpc.NewClient("passthrough:///"+addr,
-		grpc.WithTransportCredentials(credentials.NewTLS(identity.tlsConfig(func(p Pin) bool { return p == hub }))),
+		grpc.WithTransportCredentials(credentials.NewTLS(identity.TLSConfig(func(p Pin) bool { return p == hub }))),
 		grpc.WithNoProxy(),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: reconnectDelay, Multiplier: 1.5, MaxDelay: time.Second},

@@ -44,7 +44,7 @@ func probe(ctx context.Context, identity *Identity, hub Pin, addr string) Reach 
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	start := Now()
-	dialer := tls.Dialer{NetDialer: &net.Dialer{}, Config: identity.tlsConfig(func(p Pin) bool { return p == hub })}
+	dialer := tls.Dialer{NetDialer: &net.Dialer{}, Config: identity.TLSConfig(func(p Pin) bool { return p == hub })}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return Reach{Addr: addr, Error: err.Error(), Took: Now().Sub(start)}

@@ -11,9 +11,9 @@ import (
 	"github.com/muster-dev/muster/launcher/coordinator/run"
 	"github.com/muster-dev/muster/launcher/message"
 	"github.com/muster-dev/muster/launcher/message/submission"
+	"github.com/muster-dev/muster/launcher/mtu"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/rendezvous"
-	"github.com/muster-dev/muster/rendezvous/link"
 )
 
 // maxProbing is up to how many hosts probe each other: the probes grow with the square.
@@ -188,11 +188,11 @@ func (p *preflight) probesOf(host int) *message.Visit {
 }
 
 // probesBy are the results of a host's probes.
-func (p *preflight) probesBy(host int) map[int]link.Visit {
-	found := map[int]link.Visit{}
+func (p *preflight) probesBy(host int) map[int]mtu.Result {
+	found := map[int]mtu.Result{}
 	if made := p.probes[host]; made != nil {
 		for _, v := range made.Results {
-			found[v.Host] = v.Visit
+			found[v.Host] = v.Result
 		}
 	}
 	return found

@@ -1,27 +1,29 @@
-package link
+package mtu
 
 import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/muster-dev/muster/rendezvous/link"
 )
 
-func identityFor(t *testing.T) *Identity {
+func identityFor(t *testing.T) *link.Identity {
 	t.Helper()
-	id, err := NewIdentity()
+	id, err := link.NewIdentity()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return id
 }
 
-func doorFor(t *testing.T, id *Identity, pins ...Pin) *Door {
+func doorFor(t *testing.T, id *link.Identity, pins ...link.Pin) *Server {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return OpenDoor(id, pins, l)
+	return Serve(id, pins, l)
 }
 
 func TestAMemberBringsItsLoadToAnother(t *testing.T) {
@@ -29,11 +31,11 @@ func TestAMemberBringsItsLoadToAnother(t *testing.T) {
 	d := doorFor(t, host, guest.Pin())
 	defer d.Close()
 	addr := d.listener.Addr().String()
-	if v := VisitPeer(t.Context(), guest, host.Pin(), addr); v.Error != "" || v.Stuck || v.Local != "127.0.0.1" {
+	if v := Check(t.Context(), guest, host.Pin(), addr); v.Error != "" || v.Stuck || v.Local != "127.0.0.1" {
 		t.Errorf("%+v", v)
 	}
 	// Somebody else at the address is not who was to be visited.
-	if v := VisitPeer(t.Context(), guest, guest.Pin(), addr); v.Error == "" {
+	if v := Check(t.Context(), guest, guest.Pin(), addr); v.Error == "" {
 		t.Errorf("another host was taken for the one: %+v", v)
 	}
 }
@@ -43,7 +45,7 @@ func TestADoorIsForMembersOnly(t *testing.T) {
 	d := doorFor(t, host)
 	defer d.Close()
 	// TLS 1.3 tells a client after the handshake that it is not wanted.
-	v := VisitPeer(t.Context(), guest, host.Pin(), d.listener.Addr().String())
+	v := Check(t.Context(), guest, host.Pin(), d.listener.Addr().String())
 	if v.Error == "" && !v.Stuck || v.Passes != 0 {
 		t.Errorf("a stranger was let in: %+v", v)
 	}
