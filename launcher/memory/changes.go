@@ -55,8 +55,7 @@ func sequenceParallel(c situation) (situation, words, bool) {
 // mostSplits bounds into how many a micro-batch of unknown size is parted.
 const mostSplits = 8
 
-// smallerMicroBatch finds the largest micro-batch that fits; of those that do not, the
-// smallest is told.
+// smallerMicroBatch finds the largest micro-batch that fits; of those that do not, the smallest is told.
 func smallerMicroBatch(c situation) (situation, words, bool) {
 	size := c.MicroBatch
 	if c.Activations == 0 || size == 1 {
@@ -85,8 +84,8 @@ func (c situation) withMicroBatch(part, of int) situation {
 	return c
 }
 
-// fewerMicroBatches has a pipeline emptied more often. With 1f1b this lessens what is held
-// only where most stages would idle, and is not advised.
+// fewerMicroBatches has a pipeline emptied more often. With 1f1b this lessens what is held only where most stages
+// would idle, and is not advised.
 func fewerMicroBatches(c situation) (situation, words, bool) {
 	before := c.inFlight(0)
 	if c.Pipeline == 1 || c.Schedule != GPipe || before == 1 {
@@ -102,14 +101,14 @@ func fewerMicroBatches(c situation) (situation, words, bool) {
 		fmt.Sprintf("stages idle %d%% of the time instead of %d%%", c.idle(left), c.idle(before))}, true
 }
 
-// idle are the hundredths of time in which a stage waits: for the first of so many
-// micro-batches to come and the last to go (Narayanan et al., section 2.2.1).
+// idle are the hundredths of time in which a stage waits: for the first of so many micro-batches to come and the last
+// to go (Narayanan et al., section 2.2.1).
 func (c situation) idle(microBatches int) int {
 	return 100 * (c.Pipeline - 1) / (microBatches + c.Pipeline - 1)
 }
 
-// keptByCheckpointing are the hundredths of activations that are left: torch's and the
-// field's experience is about 70 % less memory for about 30 % more computing.
+// keptByCheckpointing are the hundredths of activations that are left: torch's and the field's experience is about 70
+// % less memory for about 30 % more computing.
 const keptByCheckpointing = 30
 
 func checkpointing(c situation) (situation, words, bool) {
@@ -162,8 +161,8 @@ func shardedModel(c situation) (situation, words, bool) {
 	return to, words{fmt.Sprintf("FSDP or ZeRO stage 3: all of it sharded over %d ranks", to.Shard), "half as much communication again"}, applies
 }
 
-// offloading leaves to hosts what ranks share out; ranks that share nothing begin to. States
-// in 8 bits are made for GPUs, and stay there.
+// offloading leaves to hosts what ranks share out; ranks that share nothing begin to. States in 8 bits are made for
+// GPUs, and stay there.
 func offloading(c situation) (situation, words, bool) {
 	applies := !c.CPUOffload && c.Optimizer != "lion_8bit"
 	what := c.Strategy
@@ -178,8 +177,7 @@ func offloading(c situation) (situation, words, bool) {
 	return c, words{what, "much slower: each step moves it over PCIe, and the CPU does the optimizer's part"}, applies
 }
 
-// adapterShare is one in how many parameters LoRA is taken to train: adapters are mostly
-// fewer.
+// adapterShare is one in how many parameters LoRA is taken to train: adapters are mostly fewer.
 const adapterShare = 100
 
 func adapters(c situation) (situation, words, bool) {

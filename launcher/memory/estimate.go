@@ -19,8 +19,8 @@ const (
 	Unknown  Verdict = "unknown" // the GPU does not tell its free memory, or there is none
 )
 
-// usable are the hundredths of free memory that are counted on: the caching allocator
-// rounds sizes up and leaves gaps.
+// usable are the hundredths of free memory that are counted on: the caching allocator rounds sizes up and leaves
+// gaps.
 const usable = 95
 
 // Estimate is what a job is estimated to need.
@@ -34,13 +34,13 @@ type Estimate struct {
 	Worst         int     // the rank that lacks most, or has least left
 	// Copied says that nothing is divided, where that decides; "" where it does not.
 	Copied string
-	// Offloaded is what the host that lacks most, or has least left, is to keep in its own
-	// memory; nil where nothing is offloaded.
+	// Offloaded is what the host that lacks most, or has least left, is to keep in its own memory; nil where nothing
+	// is offloaded.
 	Offloaded *Offloaded
 	Assumed   []string
 	Remedies  []Remedy // by cost; nil where it fits
-	// Together are remedies that fit with each other and cost less than each that fits alone;
-	// nil where that is not so.
+	// Together are remedies that fit with each other and cost less than each that fits alone; nil where that is not
+	// so.
 	Together *Remedy
 }
 
@@ -73,8 +73,8 @@ func (o *Offloaded) left() int64 {
 	return int64(*o.Free) - int64(o.Need)
 }
 
-// offloaded is what hosts keep where ranks of these stages do not: each as if all its ranks
-// were of the stage that has most.
+// offloaded is what hosts keep where ranks of these stages do not: each as if all its ranks were of the stage that
+// has most.
 func offloaded(stages []Parts, hosts []Host) *Offloaded {
 	var worst *Offloaded
 	most := uint64(0)

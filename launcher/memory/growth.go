@@ -2,8 +2,7 @@ package memory
 
 import "fmt"
 
-// mostTimes bounds how many times as many GPUs are thought of: nobody who asks for so many
-// can have more.
+// mostTimes bounds how many times as many GPUs are thought of: nobody who asks for so many can have more.
 const mostTimes = 8
 
 // growth is a way for more ranks to share what there is.
@@ -13,8 +12,8 @@ type growth struct {
 	how  string
 }
 
-// moreGPUs helps only what is split: the smallest multiple that fits, of GPUs that have as
-// little free as the fullest of those there are.
+// moreGPUs helps only what is split: the smallest multiple that fits, of GPUs that have as little free as the fullest
+// of those there are.
 func moreGPUs(c situation) (situation, words, bool) {
 	for _, g := range c.growths() {
 		for times := 2; times <= g.most; times++ {

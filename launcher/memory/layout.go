@@ -10,15 +10,14 @@ import (
 type Layout struct {
 	World  int
 	Groups []Group // as ranks.groups has them
-	// NCCL is set where ranks talk by NCCL; then Buffer is its buffer size in bytes, 0 for the
-	// default, and Channels the limit on channels, 0 where none is set.
+	// NCCL is set where ranks talk by NCCL; then Buffer is its buffer size in bytes, 0 for the default, and Channels
+	// the limit on channels, 0 where none is set.
 	NCCL     bool
 	Buffer   uint64
 	Channels int
 	Cards    []Card
 	Hosts    []Host
-	// Island is how many GPUs of a host have fast links to each other, on each host; 0: not
-	// known.
+	// Island is how many GPUs of a host have fast links to each other, on each host; 0: not known.
 	Island int
 }
 
@@ -57,8 +56,8 @@ type Card struct {
 	Spreads bool
 }
 
-// Degrees are how many ranks share each kind of work. Tensor times Pipeline times Data is
-// the number of ranks; Context and Shard are parts of Data.
+// Degrees are how many ranks share each kind of work. Tensor times Pipeline times Data is the number of ranks;
+// Context and Shard are parts of Data.
 type Degrees struct {
 	Data     int `json:"data"`  // copies of the model, or of what is sharded
 	Shard    int `json:"shard"` // ranks that share one copy by ZeRO or FSDP; 1: none does
@@ -112,8 +111,7 @@ func HasTensor(strategy string, groups []string) bool {
 	return strategy == Tensor || slices.ContainsFunc(groups, func(name string) bool { return kindOf(name) == "tensor" })
 }
 
-// degrees reads sizes of groups for a model. The error, a *Contradiction, says what does not
-// come out even.
+// degrees reads sizes of groups for a model. The error, a *Contradiction, says what does not come out even.
 func degrees(m Model, l Layout) (Degrees, error) {
 	of, _ := byKind(l.Groups)
 	d := Degrees{Data: 1, Shard: 1, Tensor: max(of["tensor"].Size, 1), Pipeline: max(of["pipeline"].Size, 1), Context: max(of["context"].Size, 1)}
@@ -160,8 +158,8 @@ func besides(of map[string]Group) string {
 	return " with " + strings.Join(names, " and ")
 }
 
-// unevenSplit names the groups that ranks cannot be split into: those that are written, of
-// which there is one at least.
+// unevenSplit names the groups that ranks cannot be split into: those that are written, of which there is one at
+// least.
 func unevenSplit(of map[string]Group, world int) *Contradiction {
 	tensor, pipeline := of["tensor"], of["pipeline"]
 	switch {
@@ -173,14 +171,13 @@ func unevenSplit(of map[string]Group, world int) *Contradiction {
 	return contradiction(tensor, " times %s are %d ranks: the job's %d are no multiple of that", pipeline, tensor.Size*pipeline.Size, world)
 }
 
-// stageOf is the pipeline stage of a rank: the ranks of a tensor group are neighbours, and
-// the stages of a pipeline follow each other in a row.
+// stageOf is the pipeline stage of a rank: the ranks of a tensor group are neighbours, and the stages of a pipeline
+// follow each other in a row.
 func (d Degrees) stageOf(rank int) int { return rank / d.Tensor % d.Pipeline }
 
-// communicators are the kinds of groups that a rank talks in, each of which NCCL has
-// buffers for, by the names that the job file has for them. A group of all ranks is the one
-// that torch makes first. One whose kind is not known counts too: why its ranks are to be
-// close is that they talk to each other.
+// communicators are the kinds of groups that a rank talks in, each of which NCCL has buffers for, by the names that
+// the job file has for them. A group of all ranks is the one that torch makes first. One whose kind is not known
+// counts too: why its ranks are to be close is that they talk to each other.
 func (d Degrees) communicators(groups []Group) []string {
 	if d.World() < 2 {
 		return nil
@@ -204,8 +201,8 @@ func (d Degrees) communicators(groups []Group) []string {
 	return all
 }
 
-// Communicators are those of a job of which nothing is known but its groups; where these
-// contradict each other, all that are named.
+// Communicators are those of a job of which nothing is known but its groups; where these contradict each other, all
+// that are named.
 func (l Layout) Communicators() []string {
 	d, err := degrees(Model{Strategy: DDP}, l)
 	if err == nil {

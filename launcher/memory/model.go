@@ -10,42 +10,40 @@ type Model struct {
 	Parameters uint64 // all of them, those that are not trained and LoRA's too
 	Trainable  uint64 // of these
 	DType      string // of the parameters, one of DTypes
-	// MasterWeights says whether the optimizer keeps an fp32 copy of what is trained; nil:
-	// where the dtype is narrower.
+	// MasterWeights says whether the optimizer keeps an fp32 copy of what is trained; nil: where the dtype is
+	// narrower.
 	MasterWeights *bool  `json:",omitempty"`
 	GradientDType string `json:",omitempty"` // one of GradientDTypes; "": that of what is trained
 	StateDType    string `json:",omitempty"` // of the optimizer's state; "": fp32 beside master weights, else as trained
 	Optimizer     string // one of Optimizers
-	// Fused is set where the optimizer's step goes through the parameters one by one, as in
-	// AdamW(fused=True).
+	// Fused is set where the optimizer's step goes through the parameters one by one, as in AdamW(fused=True).
 	Fused    bool   `json:",omitempty"`
 	Strategy string // one of Strategies
-	// Activations are what the forward pass of one micro-batch through the whole model keeps
-	// for the backward pass, in bytes, as it is run: with checkpointing where Checkpointing is set.
+	// Activations are what the forward pass of one micro-batch through the whole model keeps for the backward pass,
+	// in bytes, as it is run: with checkpointing where Checkpointing is set.
 	Activations   uint64
 	Checkpointing bool
 	MicroBatch    int `json:",omitempty"` // samples in one; 0: not told
-	// MicroBatches are those that a pipeline has in flight at most; 0: as many as the schedule
-	// has. Without a pipeline there is one at a time, however many are accumulated.
+	// MicroBatches are those that a pipeline has in flight at most; 0: as many as the schedule has. Without a
+	// pipeline there is one at a time, however many are accumulated.
 	MicroBatches int    `json:",omitempty"`
 	Schedule     string // of a pipeline, one of Schedules
 	// BucketView is DDP's gradient_as_bucket_view.
 	BucketView bool
 	// SequenceParallel is set where tensor parallelism splits also what it would keep whole.
 	SequenceParallel bool
-	// CPUOffload is set where what ranks share out lies in their hosts' memory: the optimizer's
-	// state, and what else the strategy shards.
+	// CPUOffload is set where what ranks share out lies in their hosts' memory: the optimizer's state, and what else
+	// the strategy shards.
 	CPUOffload bool   `json:",omitempty"`
 	Unit       uint64 `json:",omitempty"` // parameters of the largest unit that FSDP gathers; 0: not told
-	// FirstStage and LastStage are parameters that these stages of a pipeline have beyond
-	// their share of the layers, such as the embedding and the head; LastStageActivations what
-	// the last one keeps of a micro-batch beyond its share, such as the logits, in bytes.
+	// FirstStage and LastStage are parameters that these stages of a pipeline have beyond their share of the layers,
+	// such as the embedding and the head; LastStageActivations what the last one keeps of a micro-batch beyond its
+	// share, such as the logits, in bytes.
 	FirstStage, LastStage uint64 `json:",omitempty"`
 	LastStageActivations  uint64 `json:",omitempty"`
 }
 
-// Strategies. What ranks.groups has comes on top: with tensor = 4, "ddp" copies what four
-// ranks share.
+// Strategies. What ranks.groups has comes on top: with tensor = 4, "ddp" copies what four ranks share.
 const (
 	DDP      = "ddp"
 	ZeRO1    = "zero1"
@@ -79,8 +77,8 @@ type DType struct {
 	Frozen bool
 }
 
-// DTypes are those of parameters. Quantized ones take their scales too: nf4 with double
-// quantization has 4.127 bits for a parameter (QLoRA, section 3).
+// DTypes are those of parameters. Quantized ones take their scales too: nf4 with double quantization has 4.127 bits
+// for a parameter (QLoRA, section 3).
 var DTypes = []DType{
 	{Name: "fp32", Milli: 4000},
 	{Name: "bf16", Milli: 2000},
@@ -121,15 +119,15 @@ type Optimizer struct {
 	Name   string
 	States uint64 // numbers in the dtype of the state
 	Milli  uint64 // thousandths of a byte beside them
-	// Foreach is set where torch's default on CUDA works on all parameters at once, with the
-	// root of the second moment, in the dtype of the state, beside it (_multi_tensor_adam in
-	// torch/optim/adam.py). What others have for a moment hardly counts: SGD changes in place,
-	// bitsandbytes, Lion, Adafactor and Muon go through the parameters one by one.
+	// Foreach is set where torch's default on CUDA works on all parameters at once, with the root of the second
+	// moment, in the dtype of the state, beside it (_multi_tensor_adam in torch/optim/adam.py). What others have for
+	// a moment hardly counts: SGD changes in place, bitsandbytes, Lion, Adafactor and Muon go through the parameters
+	// one by one.
 	Foreach bool
 }
 
-// Optimizers that are known. An 8-bit one (bitsandbytes) keeps a byte and, for each block
-// of 256, a scale in fp32; Adafactor keeps sums of rows and columns, which hardly count.
+// Optimizers that are known. An 8-bit one (bitsandbytes) keeps a byte and, for each block of 256, a scale in fp32;
+// Adafactor keeps sums of rows and columns, which hardly count.
 var Optimizers = []Optimizer{
 	{Name: "adamw", States: 2, Foreach: true},
 	{Name: "adam", States: 2, Foreach: true},
@@ -153,8 +151,7 @@ func optimizer(name string) Optimizer {
 	return Optimizers[at]
 }
 
-// HasForeach reports whether an optimizer's step works on all parameters at once, unless it
-// is told otherwise.
+// HasForeach reports whether an optimizer's step works on all parameters at once, unless it is told otherwise.
 func HasForeach(name string) bool { return optimizer(name).Foreach }
 
 // OptimizerNames are the names of Optimizers.

@@ -2,14 +2,12 @@ package memory
 
 import "github.com/muster-dev/muster/launcher/check/nccl"
 
-// contextSize is what a process takes of a GPU before it has a tensor there: the CUDA
-// context and the modules of torch, cuBLAS and NCCL. It is some hundred MiB, and depends on
-// the GPU, the driver and what is loaded.
+// contextSize is what a process takes of a GPU before it has a tensor there: the CUDA context and the modules of
+// torch, cuBLAS and NCCL. It is some hundred MiB, and depends on the GPU, the driver and what is loaded.
 const contextSize = 500 << 20
 
-// usualUnits is into how many units FSDP is taken to part a model where its largest unit is
-// not told: as many as the LLaMA of the next size has layers (Touvron et al., 2023, arXiv
-// 2302.13971, table 2).
+// usualUnits is into how many units FSDP is taken to part a model where its largest unit is not told: as many as the
+// LLaMA of the next size has layers (Touvron et al., 2023, arXiv 2302.13971, table 2).
 func usualUnits(parameters uint64) int {
 	switch {
 	case parameters < 10e9:
@@ -31,14 +29,13 @@ type Parts struct {
 	Gradients   uint64 `json:"gradients"`
 	Optimizer   uint64 `json:"optimizer"`
 	Activations uint64 `json:"activations"`
-	// Step is what the optimizer's step has for a moment. Activations are gone by then: what is
-	// needed is the larger of the two.
+	// Step is what the optimizer's step has for a moment. Activations are gone by then: what is needed is the larger
+	// of the two.
 	Step uint64 `json:"step"`
-	// Gathered is what stands beside the shards or gradients for communication: DDP's
-	// buckets, the units that FSDP has gathered.
+	// Gathered is what stands beside the shards or gradients for communication: DDP's buckets, the units that FSDP
+	// has gathered.
 	Gathered uint64 `json:"gathered"`
-	// NCCLLeast and NCCLMost are the buffers of all communicators: with rings only, and with
-	// trees.
+	// NCCLLeast and NCCLMost are the buffers of all communicators: with rings only, and with trees.
 	NCCLLeast uint64 `json:"nccl_least"`
 	NCCLMost  uint64 `json:"nccl_most"`
 	Context   uint64 `json:"context"`
@@ -125,9 +122,9 @@ func (s setup) heldBy(stage int) uint64 {
 // parted reports whether a rank has less than all that it computes with.
 func (s setup) parted() bool { return s.stage() > 0 && s.Shard > 1 || s.offloads() }
 
-// gathered is what communication holds beside the rest. FSDP has one unit in use and the
-// next one on its way, and the gradients of one before they are reduced. They are gone before
-// the optimizer's step, and count there too: their blocks stay in the allocator's cache.
+// gathered is what communication holds beside the rest. FSDP has one unit in use and the next one on its way, and the
+// gradients of one before they are reduced. They are gone before the optimizer's step, and count there too: their
+// blocks stay in the allocator's cache.
 func (s setup) gathered(held, trained uint64) uint64 {
 	gradients := cost(trained, s.gradientMilli())
 	switch {
@@ -156,9 +153,8 @@ func (s setup) activations(stage int) uint64 {
 	return one / uint64(s.Context) * uint64(s.inFlight(stage))
 }
 
-// cut is the part of activations that is left to a rank of a tensor group. Of the 34 bytes
-// that a layer keeps for an element of its input, 10 stay whole unless the sequence is split
-// too (Korthikanti et al., equations 2 and 4).
+// cut is the part of activations that is left to a rank of a tensor group. Of the 34 bytes that a layer keeps for an
+// element of its input, 10 stay whole unless the sequence is split too (Korthikanti et al., equations 2 and 4).
 func (s setup) cut(bytes uint64) uint64 {
 	t := uint64(s.Tensor)
 	if t == 1 || s.SequenceParallel {

@@ -15,8 +15,7 @@ type Remedy struct {
 	Free   uint64 `json:"free"`         // bytes of that GPU
 	Fits   bool   `json:"fits"`         // on every GPU and host, and not only just
 	Other  bool   `json:"trains_other"` // another model comes out than was asked for
-	// Offloaded is what the host that lacks most, or has least left, is then to keep; nil where
-	// nothing is offloaded.
+	// Offloaded is what the host that lacks most, or has least left, is then to keep; nil where nothing is offloaded.
 	Offloaded *Offloaded `json:"offloaded,omitempty"`
 }
 
@@ -28,8 +27,7 @@ type situation struct {
 	island int // as Layout has it
 }
 
-// newCase is the situation of a job: of GPUs with the same stages the one with the least
-// free memory counts.
+// newCase is the situation of a job: of GPUs with the same stages the one with the least free memory counts.
 func newCase(s setup, l Layout) situation {
 	at := map[string]int{}
 	c := situation{setup: s, hosts: l.Hosts, island: l.Island}
@@ -71,15 +69,15 @@ func (c situation) outcome() Remedy {
 
 func (c situation) fits() bool { return c.outcome().Fits }
 
-// change returns a changed situation with what the change is and costs in words, or false
-// where there is nothing to change.
+// change returns a changed situation with what the change is and costs in words, or false where there is nothing to
+// change.
 type change func(situation) (situation, words, bool)
 
 // words say what a change is, and what it costs.
 type words struct{ change, cost string }
 
-// price is what a kind of change costs, the lowest first: whatever is enough at a lower
-// price, be it several changes together, goes before what costs more.
+// price is what a kind of change costs, the lowest first: whatever is enough at a lower price, be it several changes
+// together, goes before what costs more.
 type price int
 
 const (
@@ -93,14 +91,12 @@ const (
 type option struct {
 	change
 	price
-	// seeks is set where the change goes as far as it has to: it comes after those that have
-	// one size.
+	// seeks is set where the change goes as far as it has to: it comes after those that have one size.
 	seeks bool
 }
 
-// options are all, the least costly first: what costs nothing; what costs time; what
-// changes how the optimizer works, or the program; what makes steps slow; what costs
-// machines; what trains less.
+// options are all, the least costly first: what costs nothing; what costs time; what changes how the optimizer works,
+// or the program; what makes steps slow; what costs machines; what trains less.
 var options = []option{
 	{change: freeCards},
 	{change: bucketView},
@@ -121,8 +117,8 @@ var options = []option{
 	{change: fourBit, price: another},
 }
 
-// remedies are the changes that lessen the need, each by itself; and, where several are
-// enough together at a lower price than any by itself, these.
+// remedies are the changes that lessen the need, each by itself; and, where several are enough together at a lower
+// price than any by itself, these.
 func (c situation) remedies() (alone []Remedy, together *Remedy) {
 	now := c.outcome().Need
 	enough := map[price]bool{}
@@ -148,8 +144,8 @@ func (c situation) try(o option) (Remedy, bool) {
 	return r, is
 }
 
-// together adds change to change until it fits, and then leaves out those, the costliest
-// first, without which it still fits on as many GPUs. nil: that is not enough.
+// together adds change to change until it fits, and then leaves out those, the costliest first, without which it
+// still fits on as many GPUs. nil: that is not enough.
 func (c situation) together(of []option) *Remedy {
 	var chosen []option
 	for _, o := range of {

@@ -15,8 +15,8 @@ const (
 	clientsOfCUDA131   = 60 // since CUDA 13.1
 )
 
-// MaxClients is how many contexts the server of one GPU serves, by the GPU's name and the
-// highest CUDA version that its driver has, such as "12.4"; "" where that is not known.
+// MaxClients is how many contexts the server of one GPU serves, by the GPU's name and the highest CUDA version that
+// its driver has, such as "12.4"; "" where that is not known.
 func MaxClients(gpu, cuda string) int {
 	switch {
 	case IsOld(gpu):
@@ -30,14 +30,13 @@ func MaxClients(gpu, cuda string) int {
 var (
 	// profile is one of MIG; its first number is how many compute slices a device has.
 	profile = regexp.MustCompile(`^(?:([1-9])c\.)?([1-9])g\.`)
-	// fourSlices are the products that MIG cuts into four slices; all others have seven (MIG
-	// user guide, Supported GPUs).
+	// fourSlices are the products that MIG cuts into four slices; all others have seven (MIG user guide, Supported
+	// GPUs).
 	fourSlices = regexp.MustCompile(`(?i)\bA30\b|RTX PRO 6000`)
 )
 
-// MaxClientsOfPart is how many of the clients that a GPU takes a MIG device of it takes: in
-// proportion to its compute slices (MIG user guide, on MPS), rounded up, as that does not say
-// how. A profile that is not known takes all.
+// MaxClientsOfPart is how many of the clients that a GPU takes a MIG device of it takes: in proportion to its compute
+// slices (MIG user guide, on MPS), rounded up, as that does not say how. A profile that is not known takes all.
 func MaxClientsOfPart(most int, gpu, name string) int {
 	found := profile.FindStringSubmatch(strings.ToLower(name))
 	if found == nil {
@@ -54,24 +53,24 @@ func MaxClientsOfPart(most int, gpu, name string) int {
 	return min(most, (most*slices+of-1)/of)
 }
 
-// old are the names of products from before Volta (compute capability 3 to 6), as
-// developer.nvidia.com/cuda-gpus and its page of legacy GPUs list them.
+// old are the names of products from before Volta (compute capability 3 to 6), as developer.nvidia.com/cuda-gpus and
+// its page of legacy GPUs list them.
 var old = regexp.MustCompile(`(?i)^(?:NVIDIA )?(?:` +
 	`(?:Tesla )?(?:[CK][0-9]{2,4}|M(?:4|6|10|40|60)|P(?:4|6|40|100))(?:[a-z]{0,2}\b|$)` +
 	`|Quadro (?:K|M|P|GP)[0-9]` +
 	`|GeForce (?:GT|GTX) ?(?:[4-9][0-9]{2}|10[0-9]{2})` +
 	`|(?:GeForce )?(?:GTX )?TITAN(?: X| Xp| Black| Z|$)(?:[^a-z]|$|p))`)
 
-// IsOld reports whether a GPU is from before Volta, by its name. There MPS puts all clients
-// into one address space, and knows no shares of threads or memory.
+// IsOld reports whether a GPU is from before Volta, by its name. There MPS puts all clients into one address space,
+// and knows no shares of threads or memory.
 func IsOld(gpu string) bool { return old.MatchString(strings.TrimSpace(gpu)) }
 
-// MIGByUUID is the first branch of drivers that names MIG devices by UUIDs of their own,
-// which a daemon for one of them is started with.
+// MIGByUUID is the first branch of drivers that names MIG devices by UUIDs of their own, which a daemon for one of
+// them is started with.
 const MIGByUUID = 470
 
-// KnowsMIG reports whether a daemon can be started for one MIG device under a driver, such as
-// "550.54.15"; one that is not known counts as new.
+// KnowsMIG reports whether a daemon can be started for one MIG device under a driver, such as "550.54.15"; one that
+// is not known counts as new.
 func KnowsMIG(driver string) bool { return driver == "" || atLeast(driver, MIGByUUID, 0) }
 
 // atLeast compares the first two numbers of a version.
@@ -89,8 +88,7 @@ func atLeast(version string, major, minor int) bool {
 // Percentage writes a share of threads as the daemon reads it.
 func Percentage(share float64) string { return strconv.FormatFloat(share, 'f', -1, 64) }
 
-// Amount writes an amount of memory as the daemon reads it: a whole number with G or M. bytes
-// are whole MiB.
+// Amount writes an amount of memory as the daemon reads it: a whole number with G or M. bytes are whole MiB.
 func Amount(bytes uint64) string {
 	if bytes%(1<<30) == 0 {
 		return fmt.Sprintf("%dG", bytes>>30)

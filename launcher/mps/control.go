@@ -17,8 +17,8 @@ type Answer struct {
 
 // Control asks one daemon.
 type Control struct {
-	// Ask hands commands, one a line, to the control program in the daemon's pipe directory.
-	// Its error is that the program could not be run, or did not end in time.
+	// Ask hands commands, one a line, to the control program in the daemon's pipe directory. Its error is that the
+	// program could not be run, or did not end in time.
 	Ask func(ctx context.Context, commands ...string) (Answer, error)
 }
 
@@ -71,8 +71,8 @@ func (c Control) Servers(ctx context.Context) ([]int, error) {
 const (
 	Starting = "INITIALIZING"
 	Active   = "ACTIVE"
-	// Fault is after a fatal fault of a client, until every client that it took along has
-	// ended: new ones are refused.
+	// Fault is after a fatal fault of a client, until every client that it took along has ended: new ones are
+	// refused.
 	Fault = "FAULT"
 )
 
@@ -109,8 +109,8 @@ func pids(text string) ([]int, error) {
 	return all, nil
 }
 
-// SetShares tells the daemon the limits of the servers that it will start, and reads them
-// back: 0 leaves one unset. number is the daemon's for the device.
+// SetShares tells the daemon the limits of the servers that it will start, and reads them back: 0 leaves one unset.
+// number is the daemon's for the device.
 func (c Control) SetShares(ctx context.Context, number int, threads float64, memory uint64) error {
 	if threads > 0 {
 		if err := c.setThreads(ctx, threads); err != nil {
@@ -152,8 +152,8 @@ func (c Control) setMemory(ctx context.Context, number int, memory uint64) error
 	return nil
 }
 
-// Quit has the daemon end once its servers have; those that serve clients still are ended
-// after so many seconds. It returns when the daemon has answered, which is at the end.
+// Quit has the daemon end once its servers have; those that serve clients still are ended after so many seconds. It
+// returns when the daemon has answered, which is at the end.
 func (c Control) Quit(ctx context.Context, seconds int) error {
 	_, err := c.Ask(ctx, QuitCommand(seconds))
 	return err

@@ -1,10 +1,9 @@
-// Package mps knows CUDA's Multi-Process Service: the variables by which processes find its
-// daemon, the words that nvidia-cuda-mps-control takes and gives, the lines of its logs, and
-// what it cannot do by GPU and driver. It starts nothing and knows no jobs: who asks the
-// daemon brings how (see Control).
+// Package mps knows CUDA's Multi-Process Service: the variables by which processes find its daemon, the words that
+// nvidia-cuda-mps-control takes and gives, the lines of its logs, and what it cannot do by GPU and driver. It starts
+// nothing and knows no jobs: who asks the daemon brings how (see Control).
 //
-// Sources: the manual page nvidia-cuda-mps-control(1), NVIDIA's document "Multi-Process
-// Service" (docs.nvidia.com/deploy/mps), and the texts within the control program of driver 550.
+// Sources: the manual page nvidia-cuda-mps-control(1), NVIDIA's document "Multi-Process Service"
+// (docs.nvidia.com/deploy/mps), and the texts within the control program of driver 550.
 package mps
 
 // Programs of MPS.
@@ -15,16 +14,16 @@ const (
 
 // Variables that MPS and its clients read.
 const (
-	// PipeDirectory is where the daemon's sockets are: the same for the daemon and all of
-	// its clients. A process that finds no daemon there runs without MPS and says nothing.
+	// PipeDirectory is where the daemon's sockets are: the same for the daemon and all of its clients. A process that
+	// finds no daemon there runs without MPS and says nothing.
 	PipeDirectory = "CUDA_MPS_PIPE_DIRECTORY"
 	// LogDirectory is where daemon and server write their logs.
 	LogDirectory = "CUDA_MPS_LOG_DIRECTORY"
-	// ActiveThreads is the share of a GPU's multiprocessors that a process may use, in per
-	// cent; in a client's environment it can only lower what the daemon has.
+	// ActiveThreads is the share of a GPU's multiprocessors that a process may use, in per cent; in a client's
+	// environment it can only lower what the daemon has.
 	ActiveThreads = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-	// PinnedMemory is how much device memory a process may take, by the number that the
-	// daemon gives the device: 0=18G.
+	// PinnedMemory is how much device memory a process may take, by the number that the daemon gives the device:
+	// 0=18G.
 	PinnedMemory = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 )
 
@@ -47,6 +46,6 @@ const maxSocketPath = 107
 // Fits reports whether a folder's path is short enough for the sockets of a daemon.
 func Fits(dir string) bool { return len(dir)+len(longestSocket) <= maxSocketPath }
 
-// OpenFiles is how many files a daemon should be able to open: its server maps segments for
-// each client, and many clients run into the usual 1024.
+// OpenFiles is how many files a daemon should be able to open: its server maps segments for each client, and many
+// clients run into the usual 1024.
 const OpenFiles = 16384

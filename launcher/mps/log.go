@@ -26,8 +26,7 @@ func Exited(log string, server int) string {
 	return found
 }
 
-// FatalWords are what a log says of a fatal error, each line without its time; none where it
-// says nothing of one.
+// FatalWords are what a log says of a fatal error, each line without its time; none where it says nothing of one.
 func FatalWords(log string) []string {
 	var found []string
 	for line := range strings.Lines(log) {

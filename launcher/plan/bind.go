@@ -17,9 +17,9 @@ func near(p *Plan, r Rank) *facts.Near {
 	return &p.Facts[r.Host].Devices.Near[r.Device.Card]
 }
 
-// bind gives each rank of a host physical cores of its device's NUMA node, as far as processes may run there. Ranks of
-// one node share its cores out; where there are fewer cores than ranks, each may use all of them. A rank is never bound
-// to nothing.
+// bind gives each rank of a host physical cores of its device's NUMA node, as far as processes may run there. Ranks
+// of one node share its cores out; where there are fewer cores than ranks, each may use all of them. A rank is never
+// bound to nothing.
 func bind(p *Plan, host int) {
 	if p.Config.Placement.Bind == "none" {
 		return

@@ -11,8 +11,8 @@ type Group struct {
 	Name  string
 	First int // its first rank
 	Size  int
-	// Link is the slowest way between two of its ranks, and Pair whose it is. NetworkLink stands for ranks on different
-	// hosts.
+	// Link is the slowest way between two of its ranks, and Pair whose it is. NetworkLink stands for ranks on
+	// different hosts.
 	Link gpu.Link
 	Pair [2]int
 }

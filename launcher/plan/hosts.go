@@ -52,8 +52,8 @@ func ranksOf(h Host, number int) []Rank {
 	return ranks
 }
 
-// missingGPUs finds hosts without GPUs among such as have some. Where nothing says how many ranks they get, the job would
-// run smaller and slower than anybody thinks.
+// missingGPUs finds hosts without GPUs among such as have some. Where nothing says how many ranks they get, the job
+// would run smaller and slower than anybody thinks.
 func missingGPUs(p *Plan) []Problem {
 	with := slices.IndexFunc(p.Hosts, func(h Host) bool { return len(h.Devices) > 0 })
 	if with < 0 {

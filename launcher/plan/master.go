@@ -19,8 +19,8 @@ type Master struct {
 
 const loopback = "127.0.0.1"
 
-// masters lists the head host's addresses, candidates first, best first: the one that
-// SSH came to, then IPv4 before IPv6, faster before slower, in the host's own order.
+// masters lists the head host's addresses, candidates first, best first: the one that SSH came to, then IPv4 before
+// IPv6, faster before slower, in the host's own order.
 func masters(head facts.Host, hosts int) []Master {
 	if hosts == 1 {
 		return []Master{{Addr: loopback, NIC: "lo"}}
@@ -101,8 +101,8 @@ func InterfaceOf(h facts.Host, addr string) string {
 	return ""
 }
 
-// mainInterface is the interface that a host is reached through, as far as that is known
-// before the ranks meet: the one that SSH came to, or the only one.
+// mainInterface is the interface that a host is reached through, as far as that is known before the ranks meet: the
+// one that SSH came to, or the only one.
 func mainInterface(h facts.Host) string {
 	if nic := InterfaceOf(h, h.ReachedAt); nic != "" && h.ReachedAt != "" {
 		return nic

@@ -9,15 +9,13 @@ import (
 type Meeting struct {
 	Run     string
 	Attempt int
-	// Task is the number of the task that the rank's place is taken by, in a plan that has
-	// tasks.
+	// Task is the number of the task that the rank's place is taken by, in a plan that has tasks.
 	Task       int
 	MasterAddr string
 	MasterPort int
 	// Locals is each host's own address on its way to MasterAddr.
 	Locals []string
-	// Software is what each host was found to run with once setup was done; shorter where
-	// that is not known.
+	// Software is what each host was found to run with once setup was done; shorter where that is not known.
 	Software []facts.Software
 	// InForce is what restarts have changed.
 	InForce restart.InForce

@@ -51,8 +51,8 @@ func availableOn(f *facts.Host) *uint64 {
 	return &available
 }
 
-// cards are the devices of a host's ranks, each with its ranks. A rank spreads over devices that are no rank's own: they
-// count in equal parts for all ranks.
+// cards are the devices of a host's ranks, each with its ranks. A rank spreads over devices that are no rank's own:
+// they count in equal parts for all ranks.
 func cards(p *Plan, host int) []memory.Card {
 	h, known := p.Hosts[host], p.Facts[host].Devices
 	var cards []memory.Card
@@ -99,8 +99,8 @@ func cardOf(g *gpu.GPU, d Device) memory.Card {
 	return memory.Card{Free: &free, Used: *used}
 }
 
-// BufferSettings are the size of NCCL's buffers in bytes and the limit on its channels, as
-// the nccl block sets them; 0 where it does not.
+// BufferSettings are the size of NCCL's buffers in bytes and the limit on its channels, as the nccl block sets them;
+// 0 where it does not.
 func (p *Plan) BufferSettings() (size uint64, channels int) {
 	return uint64(ncclNumber(p, "buffer_size")), int(ncclNumber(p, "max_ctas"))
 }

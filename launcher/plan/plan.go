@@ -1,5 +1,5 @@
-// Package plan decides which rank runs where, on which devices and CPUs. It is pure: the same job and facts give the same
-// bytes; no clock, network, file or chance. It does not know how facts were collected.
+// Package plan decides which rank runs where, on which devices and CPUs. It is pure: the same job and facts give the
+// same bytes; no clock, network, file or chance. It does not know how facts were collected.
 package plan
 
 import (
@@ -29,8 +29,8 @@ type Plan struct {
 	// Tasks are taken one after the other by whichever rank's place is free; none: each rank is one.
 	Tasks  []config.Task `json:",omitempty"`
 	Groups []Group       // that the job file asks for
-	// Masters are the addresses that could serve as MASTER_ADDR, best first, and those that were passed over, with the
-	// reason.
+	// Masters are the addresses that could serve as MASTER_ADDR, best first, and those that were passed over, with
+	// the reason.
 	Masters  []Master
 	Warnings []Problem // that do not keep the job from running; see also check/lint
 	Notes    []Problem // what was found and taken into account
@@ -63,8 +63,8 @@ type Rank struct {
 	Local  int
 	Host   int     // index of Plan.Hosts
 	Device *Device // nil: none
-	// CPUs are those that it is bound to, physical cores with their siblings, and Node the NUMA node that they and its
-	// device are of; nil: it is not bound.
+	// CPUs are those that it is bound to, physical cores with their siblings, and Node the NUMA node that they and
+	// its device are of; nil: it is not bound.
 	CPUs []int
 	Node *int
 	NIC  string // the nearest InfiniBand device of its GPU, else the interface to other hosts; "" for one host

@@ -1,5 +1,4 @@
-// Package planfile keeps plans in files: muster plan --save writes them, muster run --plan
-// reads them.
+// Package planfile keeps plans in files: muster plan --save writes them, muster run --plan reads them.
 package planfile
 
 import (
@@ -12,8 +11,7 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// Write writes a plan, whole or not at all. Only its user may read it: a job file may hold
-// secrets.
+// Write writes a plan, whole or not at all. Only its user may read it: a job file may hold secrets.
 func Write(path string, saved Saved) error {
 	text, err := json.MarshalIndent(saved, "", "  ")
 	if err != nil {

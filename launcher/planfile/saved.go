@@ -11,8 +11,8 @@ import (
 	"github.com/muster-dev/muster/launcher/plural"
 )
 
-// Saved is a plan in a file: the job's source, from which it can be made again, and what
-// it came to, so that a change of the hosts is seen.
+// Saved is a plan in a file: the job's source, from which it can be made again, and what it came to, so that a change
+// of the hosts is seen.
 type Saved struct {
 	Version int           `json:"version"`
 	Source  config.Source `json:"source"`

@@ -1,5 +1,5 @@
-// Package device is what ranks are given: GPUs and MIG instances of them, how job files and hosts name them, what they
-// have of memory and processes, and how far they are from each other.
+// Package device is what ranks are given: GPUs and MIG instances of them, how job files and hosts name them, what
+// they have of memory and processes, and how far they are from each other.
 package device
 
 import (
@@ -64,8 +64,7 @@ func IsExclusive(g *gpu.GPU) bool {
 	return g.ComputeMode != nil && *g.ComputeMode == "exclusive_process"
 }
 
-// All are the devices of a host in the order of nvidia-smi: its GPUs, and in place of a GPU with MIG its
-// instances.
+// All are the devices of a host in the order of nvidia-smi: its GPUs, and in place of a GPU with MIG its instances.
 func All(d *facts.Devices) []Device {
 	var all []Device
 	for i := range d.Inventory.GPUs {

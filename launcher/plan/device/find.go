@@ -11,8 +11,8 @@ import (
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
-// Find looks up the device that a text names: an index, a UUID or the beginning of one, a PCI address in any usual form,
-// or the name of a MIG instance.
+// Find looks up the device that a text names: an index, a UUID or the beginning of one, a PCI address in any usual
+// form, or the name of a MIG instance.
 func Find(d *facts.Devices, text string) (Device, error) {
 	upper := strings.ToUpper(text)
 	switch {
@@ -136,8 +136,8 @@ func findInstance(d *facts.Devices, text string) (Device, error) {
 	return Device{}, fmt.Errorf("there is no MIG device %s: MIG is on for none of its GPUs", text)
 }
 
-// isOldName reports whether a text is MIG-GPU-<UUID of the GPU>/<GPU instance>/<compute instance>, the name of drivers
-// before 470 (CUDA's guide to MIG), of a MIG device.
+// isOldName reports whether a text is MIG-GPU-<UUID of the GPU>/<GPU instance>/<compute instance>, the name of
+// drivers before 470 (CUDA's guide to MIG), of a MIG device.
 func isOldName(g *gpu.GPU, m gpu.MIGInstance, text string) bool {
 	parts := strings.Split(text[len("MIG-"):], "/")
 	return len(parts) == 3 && begins(g.UUID, parts[0]) && isID(m.GI, parts[1]) && isID(m.CI, parts[2])

@@ -38,7 +38,8 @@ func Processes(g *gpu.GPU, d Device) []gpu.Process {
 	return processesIf(g, func(p gpu.Process) bool { return m != nil && p.On(*m) })
 }
 
-// Besides are the processes that hold a device's memory in use: those of the other compute instances too that share it.
+// Besides are the processes that hold a device's memory in use: those of the other compute instances too that share
+// it.
 func Besides(g *gpu.GPU, d Device) []gpu.Process {
 	gi := GPUInstance(g, d)
 	if gi == nil {
@@ -51,8 +52,8 @@ func processesIf(g *gpu.GPU, is func(gpu.Process) bool) []gpu.Process {
 	return slices.DeleteFunc(slices.Clone(g.Processes), func(p gpu.Process) bool { return !is(p) })
 }
 
-// GPUInstance is the GPU instance of a MIG device, whose compute instances share its memory; nil for a GPU, or where it
-// is not known.
+// GPUInstance is the GPU instance of a MIG device, whose compute instances share its memory; nil for a GPU, or where
+// it is not known.
 func GPUInstance(g *gpu.GPU, d Device) *int {
 	if m := instance(g, d); m != nil {
 		return m.GI

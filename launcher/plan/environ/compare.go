@@ -16,8 +16,8 @@ import (
 	"github.com/muster-dev/muster/launcher/plural"
 )
 
-// Digest names a plan with its environments: launcher and coordinator each make one from the same source and facts and
-// must come to the same.
+// Digest names a plan with its environments: launcher and coordinator each make one from the same source and facts
+// and must come to the same.
 func Digest(p *plan.Plan) (string, error) {
 	sum := sha256.New()
 	out := json.NewEncoder(sum)

@@ -66,8 +66,8 @@ func shownTo(h *plan.Host, r plan.Rank, names string) []string {
 // (pytorch issue 90543).
 const firstTorchWithUUIDs = 2
 
-// DeviceNames is how devices of a host are named to its ranks, by "uuid" or "index", as far as that is known before setup
-// was run, and why it is not as the job file has it.
+// DeviceNames is how devices of a host are named to its ranks, by "uuid" or "index", as far as that is known before
+// setup was run, and why it is not as the job file has it.
 func DeviceNames(p *plan.Plan, host int) (names, why string) {
 	return (&builder{Plan: p, host: host, meeting: &plan.Meeting{}}).deviceNames()
 }
@@ -125,9 +125,10 @@ func (b *builder) mpsFolders(r plan.Rank) []plan.Var {
 const ompi = "jax.distributed.initialize() reads it"
 
 // jax is what jax.distributed.initialize() reads when it is called without arguments (jax/_src/distributed.py and
-// jax/_src/clusters of JAX 0.10). The coordinator's address and the local devices have variables of JAX's own. The number
-// of processes and the rank have none: they come from the launcher that JAX finds, the first of which is Open MPI's, known
-// by OMPI_MCA_orte_hnp_uri alone. That one's value, the address of mpirun, JAX ignores where the coordinator's is given.
+// jax/_src/clusters of JAX 0.10). The coordinator's address and the local devices have variables of JAX's own. The
+// number of processes and the rank have none: they come from the launcher that JAX finds, the first of which is Open
+// MPI's, known by OMPI_MCA_orte_hnp_uri alone. That one's value, the address of mpirun, JAX ignores where the
+// coordinator's is given.
 func (b *builder) jax(r plan.Rank) []plan.Var {
 	if b.Config.Program != config.ProgramJAX {
 		return nil

@@ -1,5 +1,5 @@
-// Package environ makes the environment of each rank of a plan, with the source of every value: torchrun's contract, the
-// job file's env, the nccl and allocator blocks, visible devices, MPS, and defaults where nobody has set a name.
+// Package environ makes the environment of each rank of a plan, with the source of every value: torchrun's contract,
+// the job file's env, the nccl and allocator blocks, visible devices, MPS, and defaults where nobody has set a name.
 package environ
 
 import (
@@ -79,8 +79,8 @@ func Whole(p *plan.Plan, rank int, m plan.Meeting, host map[string]string) ([]pl
 	return vars, nil
 }
 
-// secretParts are parts of names by which hosts' own variables are taken for secrets: what is shown of an environment is
-// often passed on.
+// secretParts are parts of names by which hosts' own variables are taken for secrets: what is shown of an environment
+// is often passed on.
 var secretParts = []string{
 	"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "NCCL_PSK",
 }
@@ -130,9 +130,9 @@ func (b *builder) number(r plan.Rank) int {
 	return r.Rank
 }
 
-// contract is what training scripts know from torchrun, and what muster adds. Nothing else sets these. Independent ranks
-// get muster's alone: a library that finds LOCAL_RANK or WORLD_SIZE takes itself for a part of a larger job and waits for
-// the others.
+// contract is what training scripts know from torchrun, and what muster adds. Nothing else sets these. Independent
+// ranks get muster's alone: a library that finds LOCAL_RANK or WORLD_SIZE takes itself for a part of a larger job and
+// waits for the others.
 func (b *builder) contract(r plan.Rank) []plan.Var {
 	own := []plan.Var{
 		variable("MUSTER_RUN", b.meeting.Run, "muster"),
@@ -213,8 +213,8 @@ func Interface(p *plan.Plan, host int, m plan.Meeting) string {
 	return plan.InterfaceOf(p.Facts[host], m.Locals[host])
 }
 
-// socketInterface names the interface that leads a host to the head host, where the libraries could choose another: there
-// are several, or the host's own name (which gloo looks up) resolves to an address that is not on it.
+// socketInterface names the interface that leads a host to the head host, where the libraries could choose another:
+// there are several, or the host's own name (which gloo looks up) resolves to an address that is not on it.
 func (b *builder) socketInterface() (nic, why string) {
 	if len(b.Hosts) == 1 || b.Backend == "none" {
 		return "", ""

@@ -117,8 +117,8 @@ func (b *builder) derived() []plan.Var {
 	return vars
 }
 
-// allocatorVars are what the allocator block sets for a rank, with what others have set merged in: it stands above env,
-// whose values it holds. What restarts have changed wins over all.
+// allocatorVars are what the allocator block sets for a rank, with what others have set merged in: it stands above
+// env, whose values it holds. What restarts have changed wins over all.
 func (b *builder) allocatorVars(given []plan.Var) ([]plan.Var, []allocator.Finding) {
 	var below, above []allocator.Given
 	secret := false

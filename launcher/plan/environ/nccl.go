@@ -59,9 +59,9 @@ func OnDevices(p *plan.Plan, host int, m plan.Meeting) (verdict nccl.Verdict, wh
 	return nccl.OnDevices(ncclHost(p, host, &m), ncclValue(p, host, &m, "NCCL_MULTI_RANK_GPU_ENABLE") == "1")
 }
 
-// PCIe are the ways by PCIe over which NCCL may have GPUs of a host's ranks reach into each other's memory, the nearest
-// first; none where settings keep it from that. nvlink is set where others of them have NVLink. All ranks of a host are a
-// group in this, whatever groups the job file has; MIG devices never reach each other so.
+// PCIe are the ways by PCIe over which NCCL may have GPUs of a host's ranks reach into each other's memory, the
+// nearest first; none where settings keep it from that. nvlink is set where others of them have NVLink. All ranks of
+// a host are a group in this, whatever groups the job file has; MIG devices never reach each other so.
 func PCIe(p *plan.Plan, host int, m plan.Meeting) (ways []string, nvlink bool) {
 	disable, level := ncclValue(p, host, &m, "NCCL_P2P_DISABLE"), ncclValue(p, host, &m, "NCCL_P2P_LEVEL")
 	whole := slices.DeleteFunc(slices.Clone(p.Hosts[host].Devices), plan.Device.IsInstance)
@@ -82,8 +82,8 @@ func PCIe(p *plan.Plan, host int, m plan.Meeting) (ways []string, nvlink bool) {
 	return ways, nvlink
 }
 
-// ncclValue is what NCCL reads of a variable on a host, whoever has set it; "" where nobody has, or its environment cannot
-// be made.
+// ncclValue is what NCCL reads of a variable on a host, whoever has set it; "" where nobody has, or its environment
+// cannot be made.
 func ncclValue(p *plan.Plan, host int, m *plan.Meeting, name string) string {
 	vars, err := Whole(p, p.Hosts[host].FirstRank, *m, HostEnviron(p, host, m))
 	if err != nil {

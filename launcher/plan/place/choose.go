@@ -36,8 +36,8 @@ func named(s *site, allowed []device.Device) Share {
 	return Share{Ranks: s.ranksOn(len(chosen)), Devices: chosen}
 }
 
-// all are all devices that may be used. One that cannot be makes the job smaller than somebody thinks, so it is refused,
-// not left out.
+// all are all devices that may be used. One that cannot be makes the job smaller than somebody thinks, so it is
+// refused, not left out.
 func all(s *site, allowed []device.Device, ordered bool) Share {
 	if s.host.Devices.Kind == config.DevicesAll && s.facts.Environ[s.variable()] == "" {
 		for i := range s.gpus() {

@@ -19,8 +19,8 @@ func ExistingPipe(m *config.MPS, f *facts.Host) string {
 	return cmp.Or(m.PipeDirectory, f.Environ[mps.PipeDirectory], mps.DefaultPipeDirectory)
 }
 
-// DaemonNumber is the number by which a daemon of MPS knows a device. One of the run's own has that device only; one that
-// runs already counts those that it was started with.
+// DaemonNumber is the number by which a daemon of MPS knows a device. One of the run's own has that device only; one
+// that runs already counts those that it was started with.
 func DaemonNumber(m *config.MPS, f *facts.Host, d device.Device) (number int, known bool) {
 	if !m.Existing {
 		return 0, true
@@ -89,8 +89,8 @@ func checkMPS(s *site, share Share) {
 	checkOthers(s, share.Devices)
 }
 
-// checkClients counts ranks against what a server takes. A rank that makes several contexts counts several times, which
-// nobody can know before.
+// checkClients counts ranks against what a server takes. A rank that makes several contexts counts several times,
+// which nobody can know before.
 func checkClients(s *site, m *config.MPS, devices []device.Device) {
 	cuda, version := "", "its driver's CUDA, which is not known,"
 	if s.devices.Inventory.CUDA != nil {

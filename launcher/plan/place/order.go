@@ -9,8 +9,9 @@ import (
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
-// arrange picks n of the candidates and puts them in the order of ranks: each group of ranks inside an island of NVLink,
-// then on one NUMA node, then by PCI address. Without groups all are one: better four of an island than two of each.
+// arrange picks n of the candidates and puts them in the order of ranks: each group of ranks inside an island of
+// NVLink, then on one NUMA node, then by PCI address. Without groups all are one: better four of an island than two
+// of each.
 func arrange(s *site, candidates []device.Device, n int) []device.Device {
 	a := &arranger{site: s, left: slices.Clone(candidates)}
 	slices.SortStableFunc(a.left, byPCI)
@@ -151,8 +152,8 @@ func (a *arranger) take(devices []device.Device) []device.Device {
 	return taken
 }
 
-// anywhere takes what no island holds: the groups within it by themselves, if there are any, else the devices that are
-// closest to each other.
+// anywhere takes what no island holds: the groups within it by themselves, if there are any, else the devices that
+// are closest to each other.
 func (a *arranger) anywhere(first, size int, within []int) []device.Device {
 	if len(within) == 0 {
 		return a.take(a.closest(size))
@@ -183,8 +184,8 @@ func (a *arranger) closest(size int) []device.Device {
 	return best
 }
 
-// way is how far devices are from each other: by the link between them, then by whether that leads from one NUMA node to
-// another.
+// way is how far devices are from each other: by the link between them, then by whether that leads from one NUMA node
+// to another.
 type way struct{ link, nodes int }
 
 func (w way) less(other way) bool {

@@ -106,10 +106,10 @@ func someOfProfile(s *site, allowed []device.Device, ref config.DeviceRef, n int
 	return pickParts(s, c.idle, n, taken)
 }
 
-// pickParts takes n of the candidates, MIG devices of one profile, beside those that are taken already. MIG keeps memory
-// and SMs apart, but neither the PCIe link, through which ranks on different GPUs meet, nor power. So they are spread,
-// all the more as NCCL before 2.31 takes one per GPU. Where NCCL takes several, those of one GPU reach each other
-// directly, and over the host's memory many times slower: then they are packed.
+// pickParts takes n of the candidates, MIG devices of one profile, beside those that are taken already. MIG keeps
+// memory and SMs apart, but neither the PCIe link, through which ranks on different GPUs meet, nor power. So they are
+// spread, all the more as NCCL before 2.31 takes one per GPU. Where NCCL takes several, those of one GPU reach each
+// other directly, and over the host's memory many times slower: then they are packed.
 func pickParts(s *site, candidates []device.Device, n int, taken []device.Device) []device.Device {
 	left := slices.Clone(candidates)
 	slices.SortStableFunc(left, byPCI)
@@ -140,8 +140,9 @@ func pickParts(s *site, candidates []device.Device, n int, taken []device.Device
 	return found
 }
 
-// closer compares by how near devices are to the rest of this run: on GPUs that it uses already, then on one that has all
-// n that are still wanted, and of those on the one with the fewest to spare; where none has, on the one with the most.
+// closer compares by how near devices are to the rest of this run: on GPUs that it uses already, then on one that has
+// all n that are still wanted, and of those on the one with the fewest to spare; where none has, on the one with the
+// most.
 func closer(a, b device.Device, ours, left map[int]int, n int) int {
 	hasA, hasB := left[a.Card], left[b.Card]
 	return cmp.Or(

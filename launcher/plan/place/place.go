@@ -26,11 +26,11 @@ func (p Problem) Error() string { return p.Message }
 // Share is what a host brings into a plan.
 type Share struct {
 	Ranks int
-	// Devices are those of its ranks, in their order: as many as ranks, fewer where ranks share them, more where a rank
-	// should spread over several. Empty: ranks use none.
+	// Devices are those of its ranks, in their order: as many as ranks, fewer where ranks share them, more where a
+	// rank should spread over several. Empty: ranks use none.
 	Devices []device.Device
-	// Visibility is "host" where every rank sees all devices and LOCAL_RANK is the number of its own among them, "rank"
-	// where it sees its own only. "" without devices.
+	// Visibility is "host" where every rank sees all devices and LOCAL_RANK is the number of its own among them,
+	// "rank" where it sees its own only. "" without devices.
 	Visibility string
 	VisibleWhy string // why it is so
 	Names      string // how devices are named to ranks: "uuid" or "index"

@@ -72,8 +72,8 @@ func isDeviceToken(token string) bool {
 	return device.IsNumber(token) || strings.HasPrefix(upper, "GPU-") || strings.HasPrefix(upper, "MIG-")
 }
 
-// checkOrder looks at what numbers mean: CUDA counts the fastest card first unless its order is set, nvidia-smi by PCI
-// address. With cards of one kind both are the same.
+// checkOrder looks at what numbers mean: CUDA counts the fastest card first unless its order is set, nvidia-smi by
+// PCI address. With cards of one kind both are the same.
 func checkOrder(s *site, name, value string) {
 	gpus, order := s.gpus(), s.facts.Environ["CUDA_DEVICE_ORDER"]
 	mixed := slices.ContainsFunc(gpus, func(g gpu.GPU) bool { return g.Name != gpus[0].Name })
