@@ -67,22 +67,22 @@ func decodeMemory(b *decode.Block, groups []Group) *memory.Model {
 	flag := func(name string) bool { return decode.Bool(b.Arg(name), false) }
 	size := func(name string) uint64 { return decode.Size(b.Arg(name), 0, minActivations, maxActivations) }
 	m := &memory.Model{
-		Parameters:           decodeCount(b.Arg("parameters"), maxParameters),
-		DType:                decode.OneOf(b.Arg("dtype"), "bf16", memory.DTypeNames(), torchDTypes),
-		GradientDType:        decode.OneOf(b.Arg("gradient_dtype"), "", memory.GradientDTypes, torchDTypes),
-		StateDType:           decode.OneOf(b.Arg("optimizer_dtype"), "", memory.GradientDTypes, torchDTypes),
-		Optimizer:            decode.OneOf(b.Arg("optimizer"), "adamw", memory.OptimizerNames()),
-		Fused:                flag("fused"),
-		Strategy:             decodeStrategy(b.Arg("strategy")),
-		Activations:          size("activations"),
-		Checkpointing:        flag("checkpointing"),
-		MicroBatch:           decode.Integer(b.Arg("micro_batch_size"), 1, maxMicroBatch),
-		MicroBatches:         decode.Integer(b.Arg("micro_batches"), 1, maxMicroBatches),
-		Schedule:             decode.OneOf(b.Arg("schedule"), memory.OneForwardOneBackward, memory.Schedules),
-		BucketView:           flag("gradient_as_bucket_view"),
-		SequenceParallel:     flag("sequence_parallel"),
-		CPUOffload:           flag("cpu_offload"),
-		LastStageActivations: size("last_stage_activations"),
+		Parameters:       decodeCount(b.Arg("parameters"), maxParameters),
+		DType:            decode.OneOf(b.Arg("dtype"), "bf16", memory.DTypeNames(), torchDTypes),
+		GradientDType:    decode.OneOf(b.Arg("gradient_dtype"), "", memory.GradientDTypes, torchDTypes),
+		StateDType:       decode.OneOf(b.Arg("optimizer_dtype"), "", memory.GradientDTypes, torchDTypes),
+		Optimizer:        decode.OneOf(b.Arg("optimizer"), "adamw", memory.OptimizerNames()),
+		Fused:            flag("fused"),
+		Strategy:         decodeStrategy(b.Arg("strategy")),
+		Activations:      size("activations"),
+		Checkpointing:    flag("checkpointing"),
+		MicroBatch:       decode.Integer(b.Arg("micro_batch_size"), 1, maxMicroBatch),
+		MicroBatches:     decode.Integer(b.Arg("micro_batches"), 1, maxMicroBatches),
+		Schedule:         decode.OneOf(b.Arg("schedule"), memory.OneForwardOneBackward, memory.Schedules),
+		BucketView:       flag("gradient_as_bucket_view"),
+		SequenceParallel: flag("sequence_parallel"),
+		CPUOffload:       flag("cpu_offload"),
+		EndStages:        memory.EndStages{LastStageActivations: size("last_stage_activations")},
 	}
 	if a := b.Arg("master_weights"); a.IsSet() {
 		m.MasterWeights = new(decode.Bool(a, false))

@@ -10,21 +10,20 @@ import (
 type Layout struct {
 	World  int
 	Groups []Group // as ranks.groups has them
-	// NCCL is set where ranks talk by NCCL; then Buffer is its buffer size in bytes, 0 for the default, and Channels
-	// the limit on channels, 0 where none is set.
+	// NCCL is set where ranks talk by NCCL; then Buffer is its buffer size in bytes, 0 for the default, and Channels the
+	// limit on channels, 0 where none is set.
 	NCCL     bool
 	Buffer   uint64
 	Channels int
 	Cards    []Card
 	Hosts    []Host
-	// Island is how many GPUs of a host have fast links to each other, on each host; 0: not known.
-	Island int
+	Island   int // how many GPUs of a host have fast links to each other, on each host; 0: not known
 }
 
 // Host is a host that ranks are on.
 type Host struct {
 	Ranks int
-	Free  *uint64 // bytes of its own memory; nil: not told
+	Free  *uint64 // bytes of its own memory; nil: not known
 }
 
 // Group is a kind of group of ranks, and how many ranks share it.
@@ -38,26 +37,25 @@ func (g Group) String() string { return fmt.Sprintf("%s = %d", g.Name, g.Size) }
 // Contradiction is what does not come out even in a layout.
 type Contradiction struct {
 	Group string // the one to change first, as the job file names it
-	words string
+	text  string
 }
 
-func (c *Contradiction) Error() string { return c.words }
+func (c *Contradiction) Error() string { return c.text }
 
 func contradiction(g Group, format string, args ...any) *Contradiction {
-	return &Contradiction{Group: g.Name, words: g.String() + fmt.Sprintf(format, args...)}
+	return &Contradiction{Group: g.Name, text: g.String() + fmt.Sprintf(format, args...)}
 }
 
-// Card is a GPU, or several that one rank is to spread over, with the ranks that use it.
+// Card is a GPU, or several that one rank spreads over, with the ranks that use it.
 type Card struct {
-	Ranks []int
-	Free  *uint64 // bytes; nil: not told
-	Used  uint64  // bytes of somebody else's
-	// Spreads is set where it stands for several GPUs, over which its rank is to spread.
-	Spreads bool
+	Ranks   []int
+	Free    *uint64 // bytes; nil: not known
+	Used    uint64  // bytes of somebody else's
+	Spreads bool    // it stands for several GPUs
 }
 
-// Degrees are how many ranks share each kind of work. Tensor times Pipeline times Data is the number of ranks;
-// Context and Shard are parts of Data.
+// Degrees are how many ranks share each kind of work. Tensor times Pipeline times Data is the number of ranks; Context
+// and Shard are parts of Data.
 type Degrees struct {
 	Data     int `json:"data"`  // copies of the model, or of what is sharded
 	Shard    int `json:"shard"` // ranks that share one copy by ZeRO or FSDP; 1: none does
@@ -88,7 +86,7 @@ func kindOf(name string) string {
 	return ""
 }
 
-// byKind are groups by their kind, and those of which none is known.
+// byKind are groups by their kind, and those whose kind is not known.
 func byKind(groups []Group) (of map[string]Group, unknown []Group) {
 	of = map[string]Group{}
 	for _, g := range groups {
@@ -102,53 +100,52 @@ func byKind(groups []Group) (of map[string]Group, unknown []Group) {
 }
 
 // HasPipeline reports whether the model is split into stages.
-func HasPipeline(strategy string, groups []string) bool {
-	return strategy == Pipeline || slices.ContainsFunc(groups, func(name string) bool { return kindOf(name) == "pipeline" })
-}
+func HasPipeline(strategy string, groups []string) bool { return splits(Pipeline, strategy, groups) }
 
 // HasTensor reports whether layers are cut across ranks.
-func HasTensor(strategy string, groups []string) bool {
-	return strategy == Tensor || slices.ContainsFunc(groups, func(name string) bool { return kindOf(name) == "tensor" })
+func HasTensor(strategy string, groups []string) bool { return splits(Tensor, strategy, groups) }
+
+func splits(kind, strategy string, groups []string) bool {
+	return strategy == kind || slices.ContainsFunc(groups, func(name string) bool { return kindOf(name) == kind })
 }
 
 // degrees reads sizes of groups for a model. The error, a *Contradiction, says what does not come out even.
 func degrees(m Model, l Layout) (Degrees, error) {
 	of, _ := byKind(l.Groups)
-	d := Degrees{Data: 1, Shard: 1, Tensor: max(of["tensor"].Size, 1), Pipeline: max(of["pipeline"].Size, 1), Context: max(of["context"].Size, 1)}
+	tensor, pipeline, context := of["tensor"], of["pipeline"], of["context"]
+	d := Degrees{Data: 1, Shard: 1, Tensor: max(tensor.Size, 1), Pipeline: max(pipeline.Size, 1), Context: max(context.Size, 1)}
 	switch {
-	case m.Strategy == Tensor && of["tensor"].Size == 0:
+	case m.Strategy == Tensor && tensor.Size == 0:
 		d.Tensor = max(l.World/d.Pipeline, 1)
-	case m.Strategy == Pipeline && of["pipeline"].Size == 0:
+	case m.Strategy == Pipeline && pipeline.Size == 0:
 		d.Pipeline = max(l.World/d.Tensor, 1)
 	}
 	if split := d.Tensor * d.Pipeline; split > l.World || l.World%split != 0 {
-		return d, unevenSplit(of, l.World)
+		return d, unevenSplit(tensor, pipeline, l.World)
 	}
 	d.Data = l.World / (d.Tensor * d.Pipeline)
 	if g := of["data"]; g.Size != 0 && g.Size != d.Data {
-		return d, contradiction(g, ", but the job's %d ranks have a data-parallel size of %d%s", l.World, d.Data, besides(of))
+		return d, contradiction(g, ", but the job's %d ranks have a data-parallel size of %d%s", l.World, d.Data, besides(tensor, pipeline))
 	}
-	if d.Data%d.Context != 0 {
-		return d, contradiction(of["context"], " does not divide the %d data-parallel ranks", d.Data)
+	if !m.copies() {
+		d.Shard = d.Data
+		if g := of["shard"]; g.Size != 0 {
+			d.Shard = g.Size
+		}
 	}
-	if m.copies() {
-		return d, nil
-	}
-	d.Shard = d.Data
-	if g := of["shard"]; g.Size != 0 {
-		d.Shard = g.Size
-	}
-	if d.Data%d.Shard != 0 {
-		return d, contradiction(of["shard"], " does not divide the %d data-parallel ranks", d.Data)
+	for _, part := range []Group{{context.Name, d.Context}, {of["shard"].Name, d.Shard}} {
+		if d.Data%part.Size != 0 {
+			return d, contradiction(part, " does not divide the %d data-parallel ranks", d.Data)
+		}
 	}
 	return d, nil
 }
 
 // besides names the groups that leave fewer ranks to data parallelism.
-func besides(of map[string]Group) string {
+func besides(groups ...Group) string {
 	var names []string
-	for _, kind := range []string{"tensor", "pipeline"} {
-		if g, is := of[kind]; is {
+	for _, g := range groups {
+		if g.Size > 0 {
 			names = append(names, g.String())
 		}
 	}
@@ -158,33 +155,36 @@ func besides(of map[string]Group) string {
 	return " with " + strings.Join(names, " and ")
 }
 
-// unevenSplit names the groups that ranks cannot be split into: those that are written, of which there is one at
-// least.
-func unevenSplit(of map[string]Group, world int) *Contradiction {
-	tensor, pipeline := of["tensor"], of["pipeline"]
+// unevenSplit names the groups that ranks cannot be split into: those that are written, at least one.
+func unevenSplit(tensor, pipeline Group, world int) *Contradiction {
+	const uneven = ": the job's %d ranks are no multiple of that"
 	switch {
 	case pipeline.Size == 0:
-		return contradiction(tensor, ": the job's %d ranks are no multiple of that", world)
+		return contradiction(tensor, uneven, world)
 	case tensor.Size == 0:
-		return contradiction(pipeline, ": the job's %d ranks are no multiple of that", world)
+		return contradiction(pipeline, uneven, world)
 	}
-	return contradiction(tensor, " times %s are %d ranks: the job's %d are no multiple of that", pipeline, tensor.Size*pipeline.Size, world)
+	return contradiction(tensor, " times %s are %d ranks: the job's %d are no multiple of that",
+		pipeline, tensor.Size*pipeline.Size, world)
 }
 
 // stageOf is the pipeline stage of a rank: the ranks of a tensor group are neighbours, and the stages of a pipeline
 // follow each other in a row.
 func (d Degrees) stageOf(rank int) int { return rank / d.Tensor % d.Pipeline }
 
-// communicators are the kinds of groups that a rank talks in, each of which NCCL has buffers for, by the names that
-// the job file has for them. A group of all ranks is the one that torch makes first. One whose kind is not known
-// counts too: why its ranks are to be close is that they talk to each other.
+// communicators are the kinds of groups that a rank talks in, each of which NCCL has buffers for, by the names that the
+// job file has for them. A group of all ranks is the one that torch makes first. One whose kind is not known counts too:
+// why its ranks should be close is that they talk to each other.
 func (d Degrees) communicators(groups []Group) []string {
 	if d.World() < 2 {
 		return nil
 	}
 	all := []string{"all ranks"}
 	of, unknown := byKind(groups)
-	for _, g := range []Group{{"tensor", d.Tensor}, {"pipeline", d.Pipeline}, {"context", d.Context}, {"data", d.Data}, {"shard", d.Shard}, {"replicas", d.replicas()}} {
+	for _, g := range []Group{
+		{"tensor", d.Tensor}, {"pipeline", d.Pipeline}, {"context", d.Context}, {"data", d.Data}, {"shard", d.Shard},
+		{"replicas", d.replicas()},
+	} {
 		if g.Size == 1 || g.Size >= d.World() || g.Name == "shard" && g.Size == d.Data {
 			continue
 		}
@@ -201,8 +201,8 @@ func (d Degrees) communicators(groups []Group) []string {
 	return all
 }
 
-// Communicators are those of a job of which nothing is known but its groups; where these contradict each other, all
-// that are named.
+// Communicators are those of a job of which nothing is known but its groups; where these contradict each other, all that
+// are named.
 func (l Layout) Communicators() []string {
 	d, err := degrees(Model{Strategy: DDP}, l)
 	if err == nil {
@@ -223,8 +223,8 @@ func (d Degrees) replicas() int {
 	return d.Data / d.Shard
 }
 
-// words says how the model is split.
-func (d Degrees) words(m Model) string {
+// describe says how the model is split.
+func (d Degrees) describe(strategy string) string {
 	var parts []string
 	add := func(size int, what string) {
 		if size > 1 {
@@ -235,7 +235,7 @@ func (d Degrees) words(m Model) string {
 	add(d.Pipeline, "pipeline of %d stages")
 	add(d.Context, "context parallel over %d")
 	if d.Shard > 1 {
-		add(d.Shard, m.Strategy+" over %d")
+		add(d.Shard, strategy+" over %d")
 		add(d.replicas(), "%d replicas")
 	} else {
 		add(d.Data, "%d copies")

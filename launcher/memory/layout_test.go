@@ -127,10 +127,10 @@ func TestJustEnoughIsTight(t *testing.T) {
 		free uint64
 		want Verdict
 	}{
-		{need.Need - 1, TooLarge}, {need.Need, Tight}, {need.Most, Tight}, {need.Most/usable*100 + 200, Fits},
+		{need.Need - 1, TooLarge}, {need.Need, Tight}, {need.Max, Tight}, {need.Max/usable*100 + 200, Fits},
 	} {
 		if e := estimate(t, m, cards(8, test.free)); e.Verdict != test.want {
-			t.Errorf("needs %d to %d, %d free: %s, want %s", need.Need, need.Most, test.free, e.Verdict, test.want)
+			t.Errorf("needs %d to %d, %d free: %s, want %s", need.Need, need.Max, test.free, e.Verdict, test.want)
 		}
 	}
 }

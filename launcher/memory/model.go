@@ -1,8 +1,8 @@
 package memory
 
 import (
+	"fmt"
 	"slices"
-	"strings"
 )
 
 // Model is what a job file says of a model and of how it is trained.
@@ -10,35 +10,34 @@ type Model struct {
 	Parameters uint64 // all of them, those that are not trained and LoRA's too
 	Trainable  uint64 // of these
 	DType      string // of the parameters, one of DTypes
-	// MasterWeights says whether the optimizer keeps an fp32 copy of what is trained; nil: where the dtype is
-	// narrower.
+	// MasterWeights says whether the optimizer keeps an fp32 copy of what is trained; nil: where the dtype is narrower.
 	MasterWeights *bool  `json:",omitempty"`
 	GradientDType string `json:",omitempty"` // one of GradientDTypes; "": that of what is trained
 	StateDType    string `json:",omitempty"` // of the optimizer's state; "": fp32 beside master weights, else as trained
 	Optimizer     string // one of Optimizers
-	// Fused is set where the optimizer's step goes through the parameters one by one, as in AdamW(fused=True).
-	Fused    bool   `json:",omitempty"`
-	Strategy string // one of Strategies
-	// Activations are what the forward pass of one micro-batch through the whole model keeps for the backward pass,
-	// in bytes, as it is run: with checkpointing where Checkpointing is set.
+	Fused         bool   `json:",omitempty"` // the optimizer goes through the parameters one by one: AdamW(fused=True)
+	Strategy      string // one of Strategies
+	// Activations are what the forward pass of one micro-batch through the whole model keeps for the backward pass, in
+	// bytes, as it is run: with checkpointing where Checkpointing is set.
 	Activations   uint64
 	Checkpointing bool
-	MicroBatch    int `json:",omitempty"` // samples in one; 0: not told
-	// MicroBatches are those that a pipeline has in flight at most; 0: as many as the schedule has. Without a
-	// pipeline there is one at a time, however many are accumulated.
-	MicroBatches int    `json:",omitempty"`
-	Schedule     string // of a pipeline, one of Schedules
-	// BucketView is DDP's gradient_as_bucket_view.
-	BucketView bool
-	// SequenceParallel is set where tensor parallelism splits also what it would keep whole.
-	SequenceParallel bool
-	// CPUOffload is set where what ranks share out lies in their hosts' memory: the optimizer's state, and what else
-	// the strategy shards.
+	MicroBatch    int `json:",omitempty"` // samples in one; 0: not known
+	// MicroBatches are the most that a pipeline has in flight; 0: as many as the schedule has. Without a pipeline there
+	// is one at a time, however many are accumulated.
+	MicroBatches     int    `json:",omitempty"`
+	Schedule         string // of a pipeline, one of Schedules
+	BucketView       bool   // DDP's gradient_as_bucket_view
+	SequenceParallel bool   // tensor parallelism also splits what it would keep whole
+	// CPUOffload leaves what ranks share out in their hosts' memory: the optimizer's state, and what else the strategy
+	// shards.
 	CPUOffload bool   `json:",omitempty"`
-	Unit       uint64 `json:",omitempty"` // parameters of the largest unit that FSDP gathers; 0: not told
-	// FirstStage and LastStage are parameters that these stages of a pipeline have beyond their share of the layers,
-	// such as the embedding and the head; LastStageActivations what the last one keeps of a micro-batch beyond its
-	// share, such as the logits, in bytes.
+	Unit       uint64 `json:",omitempty"` // parameters of the largest unit that FSDP gathers; 0: not known
+	EndStages
+}
+
+// EndStages is what the first and last stage of a pipeline have beyond their share of the layers: parameters, such as
+// the embedding and the head, and what the last one keeps of a micro-batch, such as the logits, in bytes.
+type EndStages struct {
 	FirstStage, LastStage uint64 `json:",omitempty"`
 	LastStageActivations  uint64 `json:",omitempty"`
 }
@@ -71,60 +70,41 @@ const milli = 1000
 
 // DType is a form of numbers.
 type DType struct {
-	Name  string
-	Milli uint64 // thousandths of a byte that a number takes
-	// Frozen is set where parameters of the form cannot be trained.
-	Frozen bool
+	Name   string
+	Milli  uint64 // thousandths of a byte that a number takes
+	Frozen bool   // parameters of the form cannot be trained
 }
 
-// DTypes are those of parameters. Quantized ones take their scales too: nf4 with double quantization has 4.127 bits
-// for a parameter (QLoRA, section 3).
+// NF4 is the form of QLoRA's base model.
+const NF4 = "nf4"
+
+// DTypes are those of parameters. Quantized ones include their scales: nf4 with double quantization has 4.127 bits for a
+// parameter (QLoRA, section 3).
 var DTypes = []DType{
 	{Name: "fp32", Milli: 4000},
 	{Name: "bf16", Milli: 2000},
 	{Name: "fp16", Milli: 2000},
 	{Name: "fp8", Milli: 1000},
 	{Name: "int8", Milli: 1000, Frozen: true},
-	{Name: "nf4", Milli: 516, Frozen: true},
+	{Name: NF4, Milli: 516, Frozen: true},
 }
 
 // GradientDTypes are those of gradients, and of an optimizer's state.
 var GradientDTypes = []string{"fp32", "bf16", "fp16"}
-
-// NF4 is the form of QLoRA's base model.
-const NF4 = "nf4"
-
-func dtype(name string) DType {
-	at := slices.IndexFunc(DTypes, func(d DType) bool { return d.Name == name })
-	if at < 0 {
-		panic("memory: no such dtype: " + name)
-	}
-	return DTypes[at]
-}
-
-// IsFrozen reports whether parameters of a form cannot be trained.
-func IsFrozen(name string) bool { return dtype(name).Frozen }
-
-// DTypeNames are the names of DTypes.
-func DTypeNames() []string {
-	var names []string
-	for _, d := range DTypes {
-		names = append(names, d.Name)
-	}
-	return names
-}
 
 // Optimizer is what an optimizer keeps for each parameter that it trains.
 type Optimizer struct {
 	Name   string
 	States uint64 // numbers in the dtype of the state
 	Milli  uint64 // thousandths of a byte beside them
-	// Foreach is set where torch's default on CUDA works on all parameters at once, with the root of the second
-	// moment, in the dtype of the state, beside it (_multi_tensor_adam in torch/optim/adam.py). What others have for
-	// a moment hardly counts: SGD changes in place, bitsandbytes, Lion, Adafactor and Muon go through the parameters
-	// one by one.
+	// Foreach is set where torch's default on CUDA works on all parameters at once, with the root of the second moment,
+	// in the dtype of the state, beside it (_multi_tensor_adam in torch/optim/adam.py). What others have for a moment
+	// hardly counts: SGD changes in place, bitsandbytes, Lion, Adafactor and Muon go through the parameters one by one.
 	Foreach bool
 }
+
+// AdamW8bit is the optimizer that is advised where Adam's state is too large.
+const AdamW8bit = "adamw_8bit"
 
 // Optimizers that are known. An 8-bit one (bitsandbytes) keeps a byte and, for each block of 256, a scale in fp32;
 // Adafactor keeps sums of rows and columns, which hardly count.
@@ -140,28 +120,41 @@ var Optimizers = []Optimizer{
 	{Name: "muon", States: 1},
 }
 
-// AdamW8bit is the optimizer that is advised where Adam's state is too large.
-const AdamW8bit = "adamw_8bit"
+func (d DType) name() string     { return d.Name }
+func (o Optimizer) name() string { return o.Name }
 
-func optimizer(name string) Optimizer {
-	at := slices.IndexFunc(Optimizers, func(o Optimizer) bool { return o.Name == name })
+type named interface{ name() string }
+
+func lookup[T named](all []T, name string) T {
+	at := slices.IndexFunc(all, func(one T) bool { return one.name() == name })
 	if at < 0 {
-		panic("memory: no such optimizer: " + name)
+		panic("memory: there is no " + name)
 	}
-	return Optimizers[at]
+	return all[at]
 }
 
-// HasForeach reports whether an optimizer's step works on all parameters at once, unless it is told otherwise.
-func HasForeach(name string) bool { return optimizer(name).Foreach }
+func dtype(name string) DType         { return lookup(DTypes, name) }
+func optimizer(name string) Optimizer { return lookup(Optimizers, name) }
 
-// OptimizerNames are the names of Optimizers.
-func OptimizerNames() []string {
-	var names []string
-	for _, o := range Optimizers {
-		names = append(names, o.Name)
+func namesOf[T named](all []T) []string {
+	names := make([]string, len(all))
+	for i, one := range all {
+		names[i] = one.name()
 	}
 	return names
 }
+
+// DTypeNames are the names of DTypes.
+func DTypeNames() []string { return namesOf(DTypes) }
+
+// OptimizerNames are the names of Optimizers.
+func OptimizerNames() []string { return namesOf(Optimizers) }
+
+// IsFrozen reports whether parameters of a form cannot be trained.
+func IsFrozen(name string) bool { return dtype(name).Frozen }
+
+// HasForeach reports whether an optimizer's step works on all parameters at once, unless it is told otherwise.
+func HasForeach(name string) bool { return optimizer(name).Foreach }
 
 // trainedDType is that of what is trained: adapters beside quantized parameters are in bf16.
 func (m Model) trainedDType() DType {
@@ -180,10 +173,7 @@ func (m Model) gradientMilli() uint64 {
 
 func (m Model) hasMaster() bool {
 	narrow := m.trainedDType().Milli < dtype("fp32").Milli
-	if m.MasterWeights == nil {
-		return narrow
-	}
-	return *m.MasterWeights && narrow
+	return narrow && (m.MasterWeights == nil || *m.MasterWeights)
 }
 
 // stateMilli is what a number of the optimizer's state takes.
@@ -215,18 +205,10 @@ func (m Model) optimizerMilli() uint64 {
 	return cost
 }
 
-// stage is how much a strategy shards: as ZeRO's stages.
-func (m Model) stage() int {
-	switch m.Strategy {
-	case ZeRO1:
-		return 1
-	case ZeRO2:
-		return 2
-	case ZeRO3, FSDP:
-		return 3
-	}
-	return 0
-}
+// shardedBy is how much strategies shard: as ZeRO's stages.
+var shardedBy = map[string]int{ZeRO1: 1, ZeRO2: 2, ZeRO3: 3, FSDP: 3}
+
+func (m Model) stage() int { return shardedBy[m.Strategy] }
 
 // copies reports whether each data-parallel rank has all of what is trained.
 func (m Model) copies() bool { return m.stage() == 0 }
@@ -234,22 +216,18 @@ func (m Model) copies() bool { return m.stage() == 0 }
 // offloads reports whether hosts keep what ranks share out.
 func (m Model) offloads() bool { return m.CPUOffload && !m.copies() }
 
-// perParameter says in words what a parameter costs.
+// perParameter describes what a parameter costs.
 func (m Model) perParameter() string {
-	var words []string
-	add := func(cost uint64, of string) { words = append(words, bytesOf(cost)+" "+of) }
-	add(dtype(m.DType).Milli, "for it in "+m.DType)
 	trained := ", and where it is trained "
 	if m.Trainable == m.Parameters {
 		trained = ", "
 	} else if m.trainedDType().Name != m.DType {
 		trained = ", and where it is trained (then in " + m.trainedDType().Name + ") "
 	}
-	add(m.gradientMilli(), "for its gradient")
-	keeps := "for " + m.Optimizer
+	keeps := m.Optimizer
 	if m.hasMaster() {
 		keeps += " with a copy in fp32"
 	}
-	add(m.optimizerMilli(), keeps)
-	return "bytes for each parameter: " + words[0] + trained + strings.Join(words[1:], ", ")
+	return fmt.Sprintf("bytes for each parameter: %s for it in %s%s%s for its gradient, %s for %s",
+		bytesOf(dtype(m.DType).Milli), m.DType, trained, bytesOf(m.gradientMilli()), bytesOf(m.optimizerMilli()), keeps)
 }

@@ -43,13 +43,13 @@ type Parts struct {
 	Host uint64 `json:"on_host,omitempty"`
 }
 
-// Least and Most are the sums with the least and the most that NCCL may take.
-func (p Parts) Least() uint64 {
+// Min is the sum with the least that NCCL may take.
+func (p Parts) Min() uint64 {
 	return p.States() + max(p.Activations, p.Step) + p.Gathered + p.NCCLLeast + p.Context
 }
 
-// Most is Least with the most that NCCL may take.
-func (p Parts) Most() uint64 { return p.Least() - p.NCCLLeast + p.NCCLMost }
+// Max is the sum with the most that NCCL may take.
+func (p Parts) Max() uint64 { return p.Min() - p.NCCLLeast + p.NCCLMost }
 
 // States are parameters, gradients and what the optimizer keeps on the GPU.
 func (p Parts) States() uint64 { return p.Parameters + p.Gradients + p.Optimizer }
@@ -58,18 +58,26 @@ func (p Parts) States() uint64 { return p.Parameters + p.Gradients + p.Optimizer
 type setup struct {
 	Model
 	Degrees
-	groups  []Group // as the job file names them
-	buffers func(communicators int) (least, most uint64)
+	groups []Group // as the job file names them
+	// bufferMin and bufferMax are what NCCL's buffers take for a communicator.
+	bufferMin, bufferMax uint64
 }
 
-func buffersOf(l Layout) func(int) (uint64, uint64) {
-	return func(communicators int) (uint64, uint64) {
-		if !l.NCCL {
-			return 0, 0
-		}
-		least, most := nccl.Buffers(l.Buffer, l.Channels)
-		return uint64(communicators) * least, uint64(communicators) * most
+func newSetup(m Model, d Degrees, l Layout) setup {
+	s := setup{Model: m, Degrees: d, groups: l.Groups}
+	if l.NCCL {
+		s.bufferMin, s.bufferMax = nccl.Buffers(l.Buffer, l.Channels)
 	}
+	return s
+}
+
+// stages are what a rank of each stage needs.
+func (s setup) stages() []Parts {
+	all := make([]Parts, s.Pipeline)
+	for stage := range all {
+		all[stage] = s.parts(stage)
+	}
+	return all
 }
 
 // parts are what a rank of a stage needs.
@@ -86,7 +94,8 @@ func (s setup) parts(stage int) Parts {
 	}
 	p.Gathered = s.gathered(held, trained)
 	s.shareOut(&p)
-	p.NCCLLeast, p.NCCLMost = s.buffers(len(s.communicators(s.groups)))
+	communicators := uint64(len(s.communicators(s.groups)))
+	p.NCCLLeast, p.NCCLMost = communicators*s.bufferMin, communicators*s.bufferMax
 	return p
 }
 

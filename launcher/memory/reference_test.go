@@ -242,7 +242,7 @@ func TestTheStepOfTorchsDefaultAdamWCounts(t *testing.T) {
 // Activations are gone when the optimizer works.
 func TestTheLargerOfActivationsAndTheStepCounts(t *testing.T) {
 	least := func(bytes uint64) uint64 {
-		return estimate(t, model(1e9, activations(bytes)), Layout{World: 8}).Stages[0].Least()
+		return estimate(t, model(1e9, activations(bytes)), Layout{World: 8}).Stages[0].Min()
 	}
 	if none := least(0); least(4e9) != none || least(5e9) != none+1e9 {
 		t.Errorf("it needs %d, %d and %d bytes", none, least(4e9), least(5e9))

@@ -11,11 +11,11 @@ type Remedy struct {
 	Change string `json:"change"`
 	Cost   string `json:"cost"`
 	Need   uint64 `json:"need"`         // bytes of the GPU that is then the fullest: the least
-	Most   uint64 `json:"need_most"`    // with the most that NCCL may take
+	Max    uint64 `json:"need_most"`    // with the most that NCCL may take
 	Free   uint64 `json:"free"`         // bytes of that GPU
 	Fits   bool   `json:"fits"`         // on every GPU and host, and not only just
 	Other  bool   `json:"trains_other"` // another model comes out than was asked for
-	// Offloaded is what the host that lacks most, or has least left, is then to keep; nil where nothing is offloaded.
+	// Offloaded is what the host that is then shortest of memory keeps; nil where nothing is offloaded.
 	Offloaded *Offloaded `json:"offloaded,omitempty"`
 }
 
@@ -27,8 +27,8 @@ type situation struct {
 	island int // as Layout has it
 }
 
-// newCase is the situation of a job: of GPUs with the same stages the one with the least free memory counts.
-func newCase(s setup, l Layout) situation {
+// situationOf is the situation of a job: of GPUs with the same stages the one with the least free memory counts.
+func situationOf(s setup, l Layout) situation {
 	at := map[string]int{}
 	c := situation{setup: s, hosts: l.Hosts, island: l.Island}
 	for _, card := range l.Cards {
@@ -37,8 +37,7 @@ func newCase(s setup, l Layout) situation {
 		}
 		found := seatOf(s, card)
 		key := fmt.Sprint(found.stages)
-		i, known := at[key]
-		if !known {
+		if i, known := at[key]; !known {
 			at[key] = len(c.seats)
 			c.seats = append(c.seats, found)
 		} else if *found.free < *c.seats[i].free {
@@ -48,20 +47,17 @@ func newCase(s setup, l Layout) situation {
 	return c
 }
 
-// outcome tells of the GPU that lacks most, or has least left.
+// outcome is about the GPU that is shortest of memory.
 func (c situation) outcome() Remedy {
-	stages := make([]Parts, c.Pipeline)
-	for stage := range stages {
-		stages[stage] = c.parts(stage)
-	}
+	stages := c.stages()
 	r := Remedy{Offloaded: offloaded(stages, c.hosts)}
 	r.Fits = r.Offloaded.Fits()
 	left := int64(1) << 62
 	for _, s := range c.seats {
-		least, all := s.need(stages)
+		low, high := s.need(stages)
 		r.Fits = r.Fits && s.verdict(stages) == Fits
-		if rest := int64(*s.free) - int64(least); rest < left {
-			left, r.Need, r.Most, r.Free = rest, least, all, *s.free
+		if rest := int64(*s.free) - int64(low); rest < left {
+			left, r.Need, r.Max, r.Free = rest, low, high, *s.free
 		}
 	}
 	return r
@@ -69,12 +65,12 @@ func (c situation) outcome() Remedy {
 
 func (c situation) fits() bool { return c.outcome().Fits }
 
-// change returns a changed situation with what the change is and costs in words, or false where there is nothing to
-// change.
-type change func(situation) (situation, words, bool)
-
-// words say what a change is, and what it costs.
-type words struct{ change, cost string }
+// changed is a situation after a change, what the change is and what it costs. The zero value is that of a change that
+// does not apply.
+type changed struct {
+	situation
+	what, cost string
+}
 
 // price is what a kind of change costs, the lowest first: whatever is enough at a lower price, be it several changes
 // together, goes before what costs more.
@@ -89,14 +85,14 @@ const (
 
 // option is something that can be changed.
 type option struct {
-	change
+	change func(situation) changed
 	price
 	// seeks is set where the change goes as far as it has to: it comes after those that have one size.
 	seeks bool
 }
 
-// options are all, the least costly first: what costs nothing; what costs time; what changes how the optimizer works,
-// or the program; what makes steps slow; what costs machines; what trains less.
+// options are all, the least costly first: what costs nothing; what costs time; what changes how the optimizer works, or
+// the program; what makes steps slow; what costs machines; what trains less.
 var options = []option{
 	{change: freeCards},
 	{change: bucketView},
@@ -117,80 +113,79 @@ var options = []option{
 	{change: fourBit, price: another},
 }
 
-// remedies are the changes that lessen the need, each by itself; and, where several are enough together at a lower
-// price than any by itself, these.
+// remedies are the changes that lessen the need, each by itself; and, where several are enough together at a lower price
+// than any by itself, these.
 func (c situation) remedies() (alone []Remedy, together *Remedy) {
 	now := c.outcome().Need
 	enough := map[price]bool{}
 	for _, o := range options {
-		if r, is := c.try(o); is && (r.Need < now || r.Fits) {
-			alone = append(alone, r)
-			enough[o.price] = enough[o.price] || r.Fits
+		if to := o.change(c); to.what != "" {
+			r := remedyOf([]option{o}, to.situation, []changed{to})
+			if r.Need < now || r.Fits {
+				alone = append(alone, r)
+				enough[o.price] = enough[o.price] || r.Fits
+			}
 		}
 	}
-	for most := here; most <= another && !enough[most]; most++ {
-		payable := slices.DeleteFunc(slices.Clone(options), func(o option) bool { return o.price > most })
-		if together = c.together(payable); together != nil {
-			break
-		}
+	for limit := here; limit <= another && !enough[limit] && together == nil; limit++ {
+		payable := slices.DeleteFunc(slices.Clone(options), func(o option) bool { return o.price > limit })
+		together = c.together(payable)
 	}
 	return alone, together
 }
 
-func (c situation) try(o option) (Remedy, bool) {
-	to, w, is := o.change(c)
+// remedyOf is what applied changes come to.
+func remedyOf(of []option, to situation, steps []changed) Remedy {
 	r := to.outcome()
-	r.Change, r.Cost, r.Other = w.change, w.cost, o.price == another
-	return r, is
+	r.Other = slices.ContainsFunc(of, func(o option) bool { return o.price == another })
+	var changes, costs []string
+	for _, step := range steps {
+		changes = append(changes, step.what)
+		if !slices.Contains(costs, step.cost) {
+			costs = append(costs, step.cost)
+		}
+	}
+	r.Change, r.Cost = strings.Join(changes, "; "), strings.Join(costs, "; ")
+	return r
 }
 
-// together adds change to change until it fits, and then leaves out those, the costliest first, without which it
-// still fits on as many GPUs. nil: that is not enough.
+// together adds change to change until it fits, and then leaves out those, the costliest first, without which it still
+// fits on as many GPUs. nil: that is not enough.
 func (c situation) together(of []option) *Remedy {
 	var chosen []option
 	for _, o := range of {
 		chosen = append(chosen, o)
-		if to, _ := c.all(chosen); to.fits() {
-			return c.fewest(chosen)
+		if whole, _ := c.all(chosen); whole.fits() {
+			r := c.fewest(chosen, whole.World())
+			return &r
 		}
 	}
 	return nil
 }
 
-func (c situation) fewest(chosen []option) *Remedy {
-	whole, _ := c.all(chosen)
+func (c situation) fewest(chosen []option, world int) Remedy {
 	for at := len(chosen) - 1; at >= 0; at-- {
 		fewer := slices.Delete(slices.Clone(chosen), at, at+1)
-		if to, _ := c.all(fewer); to.fits() && to.World() <= whole.World() {
+		if to, _ := c.all(fewer); to.fits() && to.World() <= world {
 			chosen = fewer
 		}
 	}
-	to, parts := c.all(chosen)
-	r := to.outcome()
-	r.Other = slices.ContainsFunc(chosen, func(o option) bool { return o.price == another })
-	var changes, costs []string
-	for _, part := range parts {
-		changes = append(changes, part.change)
-		if !slices.Contains(costs, part.cost) {
-			costs = append(costs, part.cost)
-		}
-	}
-	r.Change, r.Cost = strings.Join(changes, "; "), strings.Join(costs, "; ")
-	return &r
+	to, steps := c.all(chosen)
+	return remedyOf(chosen, to, steps)
 }
 
 // all applies changes one after the other, those that go as far as they have to last.
-func (c situation) all(of []option) (situation, []words) {
-	var done []words
+func (c situation) all(of []option) (situation, []changed) {
+	var steps []changed
 	for _, seeking := range []bool{false, true} {
 		for _, o := range of {
 			if o.seeks != seeking {
 				continue
 			}
-			if to, w, is := o.change(c); is {
-				c, done = to, append(done, w)
+			if to := o.change(c); to.what != "" {
+				c, steps = to.situation, append(steps, to)
 			}
 		}
 	}
-	return c, done
+	return c, steps
 }

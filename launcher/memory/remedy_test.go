@@ -40,7 +40,7 @@ func TestARemedysNumbersAreThoseOfTheChangedJob(t *testing.T) {
 			got := find(t, estimate(t, base, l), words)
 			m := base
 			change(&m, &l)
-			if want := estimate(t, m, l); got.Need != want.Ranks[0].Need || got.Most != want.Ranks[0].Most || got.Fits != (want.Verdict == Fits) || got.Free != 79*gi {
+			if want := estimate(t, m, l); got.Need != want.Ranks[0].Need || got.Max != want.Ranks[0].Max || got.Fits != (want.Verdict == Fits) || got.Free != 79*gi {
 				t.Errorf("%+v, but %+v is %s", got, want.Ranks[0], want.Verdict)
 			}
 		})

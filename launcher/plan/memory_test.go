@@ -144,7 +144,7 @@ func TestCommunicatorsAreNamedTheSameEverywhere(t *testing.T) {
 func TestRanksOnOneGPUNeedItTogether(t *testing.T) {
 	p := mustMake(t, needing(t, 1, "shared = true\nper_host = 4", "parameters = \"2B\"\ngradient_as_bucket_view = true"), machine(0, 1, nvswitch))
 	r := p.Memory.Ranks[3]
-	if r.Sharing != 4 || r.Need != 4*p.Memory.Stages[0].Least() || r.Verdict != memory.TooLarge {
+	if r.Sharing != 4 || r.Need != 4*p.Memory.Stages[0].Min() || r.Verdict != memory.TooLarge {
 		t.Errorf("%+v", r)
 	}
 	mustHold(t, inWords(p.Warnings), "needed of a GPU that 4 ranks share, ")

@@ -74,7 +74,7 @@ func memoryRow(p memory.Parts, r memory.Rank, shared bool) string {
 		free = gibNumber(*r.Free)
 	}
 	cells := []string{gibNumber(p.Parameters), gibNumber(p.Gradients), gibNumber(p.Optimizer), gibNumber(p.Activations), gibNumber(p.Step), gibNumber(p.Gathered),
-		gibSpan(p.NCCLLeast, p.NCCLMost), gibNumber(p.Context), gibSpan(r.Need, r.Most), free, strings.ReplaceAll(string(r.Verdict), "_", " ")}
+		gibSpan(p.NCCLLeast, p.NCCLMost), gibNumber(p.Context), gibSpan(r.Need, r.Max), free, strings.ReplaceAll(string(r.Verdict), "_", " ")}
 	if r.Verdict == memory.Unknown {
 		cells[len(cells)-1] = "not compared"
 	}
@@ -119,7 +119,7 @@ func remedyLines(w io.Writer, p *plan.Plan) {
 }
 
 func remedyLine(p *plan.Plan, r memory.Remedy) string {
-	line := fmt.Sprintf("%s: needs %s, %s free", r.Change, gibSpan(r.Need, r.Most), gibNumber(r.Free))
+	line := fmt.Sprintf("%s: needs %s, %s free", r.Change, gibSpan(r.Need, r.Max), gibNumber(r.Free))
 	if r.Offloaded != nil {
 		line += fmt.Sprintf("; of the own memory of %s %s", p.Hosts[r.Offloaded.Host].Name, offloadedWords(r.Offloaded))
 	}
