@@ -94,8 +94,8 @@ func (c situation) withMicroBatch(part, of int) situation {
 	return c
 }
 
-// fewerMicroBatches has a pipeline emptied more often. With 1f1b this lessens what is held only where most stages would
-// idle, and is not advised.
+// fewerMicroBatches has a pipeline emptied more often. With 1f1b this lessens what is held only where most stages
+// would idle, and is not advised.
 func fewerMicroBatches(c situation) changed {
 	before := c.inFlight(0)
 	if c.Pipeline == 1 || c.Schedule != GPipe || before == 1 {
@@ -111,14 +111,14 @@ func fewerMicroBatches(c situation) changed {
 		fmt.Sprintf("stages idle %d%% of the time instead of %d%%", c.idle(left), c.idle(before)))
 }
 
-// idle are the hundredths of time in which a stage waits: for the first of so many micro-batches to come and the last to
-// go (Narayanan et al., section 2.2.1).
+// idle are the hundredths of time in which a stage waits: for the first of so many micro-batches to come and the last
+// to go (Narayanan et al., section 2.2.1).
 func (c situation) idle(microBatches int) int {
 	return 100 * (c.Pipeline - 1) / (microBatches + c.Pipeline - 1)
 }
 
-// keptByCheckpointing are the hundredths of activations that are left: torch's and the field's experience is about 70 %
-// less memory for about 30 % more computing.
+// keptByCheckpointing are the hundredths of activations that are left: torch's and the field's experience is about 70
+// % less memory for about 30 % more computing.
 const keptByCheckpointing = 30
 
 func checkpointing(c situation) changed {
@@ -169,8 +169,8 @@ func eightBit(c situation) changed {
 	return c.to(applies, "Adam with an 8-bit state", "rounding of the optimizer's state")
 }
 
-// offloading leaves to hosts what ranks share out; ranks that share nothing begin to. States in 8 bits are made for GPUs,
-// and stay there.
+// offloading leaves to hosts what ranks share out; ranks that share nothing begin to. States in 8 bits are made for
+// GPUs, and stay there.
 func offloading(c situation) changed {
 	applies := !c.CPUOffload && c.Optimizer != "lion_8bit"
 	what := c.Strategy
@@ -204,8 +204,8 @@ func fourBit(c situation) changed {
 // maxTimes bounds how many times as many GPUs are considered: nobody who asks for so many can have more.
 const maxTimes = 8
 
-// moreGPUs helps only what is split: the smallest multiple that fits, of GPUs that have as little free as the fullest of
-// those there are.
+// moreGPUs helps only what is split: the smallest multiple that fits, of GPUs that have as little free as the fullest
+// of those there are.
 func moreGPUs(c situation) changed {
 	shard := func(strategy string) func(int) situation {
 		return func(times int) situation {

@@ -22,7 +22,8 @@ const (
 // order of verdicts, by what there is to say about them.
 var order = []Verdict{TooLarge, Tight, Fits, Unknown}
 
-// usable are the hundredths of free memory that are counted on: the caching allocator rounds sizes up and leaves gaps.
+// usable are the hundredths of free memory that are counted on: the caching allocator rounds sizes up and leaves
+// gaps.
 const usable = 95
 
 // Estimate is what a job is estimated to need.
@@ -38,7 +39,8 @@ type Estimate struct {
 	Offloaded     *Offloaded // by the host that is shortest of memory; nil where nothing is offloaded
 	Assumed       []string
 	Remedies      []Remedy // by cost; nil where it fits
-	// Together are remedies that fit with each other and cost less than each that fits alone; nil where that is not so.
+	// Together are remedies that fit with each other and cost less than each that fits alone; nil where that is not
+	// so.
 	Together *Remedy
 }
 
@@ -71,8 +73,8 @@ func (o *Offloaded) left() int64 {
 	return int64(*o.Free) - int64(o.Need)
 }
 
-// offloaded is what the host that is shortest of memory keeps instead of ranks of these stages: as if all its ranks were
-// of the stage that has most.
+// offloaded is what the host that is shortest of memory keeps instead of ranks of these stages: as if all its ranks
+// were of the stage that has most.
 func offloaded(stages []Parts, hosts []Host) *Offloaded {
 	var worst *Offloaded
 	each := uint64(0)
@@ -106,7 +108,8 @@ func Make(m Model, l Layout) (*Estimate, error) {
 	}
 	m.CPUOffload = m.offloads() // remedies may shard what is copied, and do not offload it by themselves
 	s := newSetup(m, d, l)
-	e := &Estimate{Degrees: d, Words: d.describe(m.Strategy), Verdict: Unknown, Stages: s.stages(), Assumed: s.assumed(l)}
+	e := &Estimate{Degrees: d, Words: d.describe(m.Strategy), Stages: s.stages(), Verdict: Unknown}
+	e.Assumed = s.assumed(l)
 	if l.NCCL {
 		e.Communicators = d.communicators(l.Groups)
 	}
@@ -130,8 +133,9 @@ func (e *Estimate) place(s setup, l Layout) {
 		seat := seatOf(s, card)
 		low, high := seat.need(e.Stages)
 		for _, rank := range card.Ranks {
-			e.Ranks[rank] = Rank{Stage: s.stageOf(rank), Sharing: len(card.Ranks), Need: low, Max: high, Free: card.Free,
-				Verdict: seat.verdict(e.Stages)}
+			r := &e.Ranks[rank]
+			r.Sharing, r.Free, r.Verdict = len(card.Ranks), card.Free, seat.verdict(e.Stages)
+			r.Need, r.Max = low, high
 		}
 	}
 	for rank := range e.Ranks {

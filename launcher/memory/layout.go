@@ -10,8 +10,8 @@ import (
 type Layout struct {
 	World  int
 	Groups []Group // as ranks.groups has them
-	// NCCL is set where ranks talk by NCCL; then Buffer is its buffer size in bytes, 0 for the default, and Channels the
-	// limit on channels, 0 where none is set.
+	// NCCL is set where ranks talk by NCCL; then Buffer is its buffer size in bytes, 0 for the default, and Channels
+	// the limit on channels, 0 where none is set.
 	NCCL     bool
 	Buffer   uint64
 	Channels int
@@ -54,8 +54,8 @@ type Card struct {
 	Spreads bool    // it stands for several GPUs
 }
 
-// Degrees are how many ranks share each kind of work. Tensor times Pipeline times Data is the number of ranks; Context
-// and Shard are parts of Data.
+// Degrees are how many ranks share each kind of work. Tensor times Pipeline times Data is the number of ranks;
+// Context and Shard are parts of Data.
 type Degrees struct {
 	Data     int `json:"data"`  // copies of the model, or of what is sharded
 	Shard    int `json:"shard"` // ranks that share one copy by ZeRO or FSDP; 1: none does
@@ -113,7 +113,8 @@ func splits(kind, strategy string, groups []string) bool {
 func degrees(m Model, l Layout) (Degrees, error) {
 	of, _ := byKind(l.Groups)
 	tensor, pipeline, context := of["tensor"], of["pipeline"], of["context"]
-	d := Degrees{Data: 1, Shard: 1, Tensor: max(tensor.Size, 1), Pipeline: max(pipeline.Size, 1), Context: max(context.Size, 1)}
+	d := Degrees{Data: 1, Shard: 1, Context: max(context.Size, 1)}
+	d.Tensor, d.Pipeline = max(tensor.Size, 1), max(pipeline.Size, 1)
 	switch {
 	case m.Strategy == Tensor && tensor.Size == 0:
 		d.Tensor = max(l.World/d.Pipeline, 1)
@@ -172,9 +173,9 @@ func unevenSplit(tensor, pipeline Group, world int) *Contradiction {
 // follow each other in a row.
 func (d Degrees) stageOf(rank int) int { return rank / d.Tensor % d.Pipeline }
 
-// communicators are the kinds of groups that a rank talks in, each of which NCCL has buffers for, by the names that the
-// job file has for them. A group of all ranks is the one that torch makes first. One whose kind is not known counts too:
-// why its ranks should be close is that they talk to each other.
+// communicators are the kinds of groups that a rank talks in, each of which NCCL has buffers for, by the names that
+// the job file has for them. A group of all ranks is the one that torch makes first. One whose kind is not known
+// counts too: why its ranks should be close is that they talk to each other.
 func (d Degrees) communicators(groups []Group) []string {
 	if d.World() < 2 {
 		return nil
@@ -201,8 +202,8 @@ func (d Degrees) communicators(groups []Group) []string {
 	return all
 }
 
-// Communicators are those of a job of which nothing is known but its groups; where these contradict each other, all that
-// are named.
+// Communicators are those of a job of which nothing is known but its groups; where these contradict each other, all
+// that are named.
 func (l Layout) Communicators() []string {
 	d, err := degrees(Model{Strategy: DDP}, l)
 	if err == nil {

@@ -10,26 +10,27 @@ type Model struct {
 	Parameters uint64 // all of them, those that are not trained and LoRA's too
 	Trainable  uint64 // of these
 	DType      string // of the parameters, one of DTypes
-	// MasterWeights says whether the optimizer keeps an fp32 copy of what is trained; nil: where the dtype is narrower.
+	// MasterWeights says whether the optimizer keeps an fp32 copy of what is trained; nil: where the dtype is
+	// narrower.
 	MasterWeights *bool  `json:",omitempty"`
 	GradientDType string `json:",omitempty"` // one of GradientDTypes; "": that of what is trained
 	StateDType    string `json:",omitempty"` // of the optimizer's state; "": fp32 beside master weights, else as trained
 	Optimizer     string // one of Optimizers
 	Fused         bool   `json:",omitempty"` // the optimizer goes through the parameters one by one: AdamW(fused=True)
 	Strategy      string // one of Strategies
-	// Activations are what the forward pass of one micro-batch through the whole model keeps for the backward pass, in
-	// bytes, as it is run: with checkpointing where Checkpointing is set.
+	// Activations are what the forward pass of one micro-batch through the whole model keeps for the backward pass,
+	// in bytes, as it is run: with checkpointing where Checkpointing is set.
 	Activations   uint64
 	Checkpointing bool
 	MicroBatch    int `json:",omitempty"` // samples in one; 0: not known
-	// MicroBatches are the most that a pipeline has in flight; 0: as many as the schedule has. Without a pipeline there
-	// is one at a time, however many are accumulated.
+	// MicroBatches are the most that a pipeline has in flight; 0: as many as the schedule has. Without a pipeline
+	// there is one at a time, however many are accumulated.
 	MicroBatches     int    `json:",omitempty"`
 	Schedule         string // of a pipeline, one of Schedules
 	BucketView       bool   // DDP's gradient_as_bucket_view
 	SequenceParallel bool   // tensor parallelism also splits what it would keep whole
-	// CPUOffload leaves what ranks share out in their hosts' memory: the optimizer's state, and what else the strategy
-	// shards.
+	// CPUOffload leaves what ranks share out in their hosts' memory: the optimizer's state, and what else the
+	// strategy shards.
 	CPUOffload bool   `json:",omitempty"`
 	Unit       uint64 `json:",omitempty"` // parameters of the largest unit that FSDP gathers; 0: not known
 	EndStages
@@ -78,8 +79,8 @@ type DType struct {
 // NF4 is the form of QLoRA's base model.
 const NF4 = "nf4"
 
-// DTypes are those of parameters. Quantized ones include their scales: nf4 with double quantization has 4.127 bits for a
-// parameter (QLoRA, section 3).
+// DTypes are those of parameters. Quantized ones include their scales: nf4 with double quantization has 4.127 bits
+// for a parameter (QLoRA, section 3).
 var DTypes = []DType{
 	{Name: "fp32", Milli: 4000},
 	{Name: "bf16", Milli: 2000},
@@ -97,9 +98,10 @@ type Optimizer struct {
 	Name   string
 	States uint64 // numbers in the dtype of the state
 	Milli  uint64 // thousandths of a byte beside them
-	// Foreach is set where torch's default on CUDA works on all parameters at once, with the root of the second moment,
-	// in the dtype of the state, beside it (_multi_tensor_adam in torch/optim/adam.py). What others have for a moment
-	// hardly counts: SGD changes in place, bitsandbytes, Lion, Adafactor and Muon go through the parameters one by one.
+	// Foreach is set where torch's default on CUDA works on all parameters at once, with the root of the second
+	// moment, in the dtype of the state, beside it (_multi_tensor_adam in torch/optim/adam.py). What others have for
+	// a moment hardly counts: SGD changes in place, bitsandbytes, Lion, Adafactor and Muon go through the parameters
+	// one by one.
 	Foreach bool
 }
 

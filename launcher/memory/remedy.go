@@ -65,8 +65,8 @@ func (c situation) outcome() Remedy {
 
 func (c situation) fits() bool { return c.outcome().Fits }
 
-// changed is a situation after a change, what the change is and what it costs. The zero value is that of a change that
-// does not apply.
+// changed is a situation after a change, what the change is and what it costs. The zero value is that of a change
+// that does not apply.
 type changed struct {
 	situation
 	what, cost string
@@ -91,8 +91,8 @@ type option struct {
 	seeks bool
 }
 
-// options are all, the least costly first: what costs nothing; what costs time; what changes how the optimizer works, or
-// the program; what makes steps slow; what costs machines; what trains less.
+// options are all, the least costly first: what costs nothing; what costs time; what changes how the optimizer works,
+// or the program; what makes steps slow; what costs machines; what trains less.
 var options = []option{
 	{change: freeCards},
 	{change: bucketView},
@@ -113,8 +113,8 @@ var options = []option{
 	{change: fourBit, price: another},
 }
 
-// remedies are the changes that lessen the need, each by itself; and, where several are enough together at a lower price
-// than any by itself, these.
+// remedies are the changes that lessen the need, each by itself; and, where several are enough together at a lower
+// price than any by itself, these.
 func (c situation) remedies() (alone []Remedy, together *Remedy) {
 	now := c.outcome().Need
 	enough := map[price]bool{}
@@ -149,8 +149,8 @@ func remedyOf(of []option, to situation, steps []changed) Remedy {
 	return r
 }
 
-// together adds change to change until it fits, and then leaves out those, the costliest first, without which it still
-// fits on as many GPUs. nil: that is not enough.
+// together adds change to change until it fits, and then leaves out those, the costliest first, without which it
+// still fits on as many GPUs. nil: that is not enough.
 func (c situation) together(of []option) *Remedy {
 	var chosen []option
 	for _, o := range of {

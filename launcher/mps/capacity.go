@@ -37,20 +37,20 @@ var (
 
 // MaxClientsOfPart is how many of the clients that a GPU takes a MIG device of it takes: in proportion to its compute
 // slices (MIG user guide, on MPS), rounded up, as that does not say how. A profile that is not known takes all.
-func MaxClientsOfPart(most int, gpu, name string) int {
+func MaxClientsOfPart(limit int, gpu, name string) int {
 	found := profile.FindStringSubmatch(strings.ToLower(name))
 	if found == nil {
-		return most
+		return limit
 	}
 	slices, err := strconv.Atoi(cmp.Or(found[1], found[2]))
 	if err != nil {
-		return most
+		return limit
 	}
 	of := 7
 	if fourSlices.MatchString(gpu) {
 		of = 4
 	}
-	return min(most, (most*slices+of-1)/of)
+	return min(limit, (limit*slices+of-1)/of)
 }
 
 // old are the names of products from before Volta (compute capability 3 to 6), as developer.nvidia.com/cuda-gpus and

@@ -138,7 +138,7 @@ func TestLogsTellHowAServerEnded(t *testing.T) {
 	if got := Exited(log, 1); got != "" {
 		t.Error(got)
 	}
-	if got := FatalWords(log); len(got) != 1 || got[0] != "Volta MPS: Server is handling a fatal GPU error." {
+	if got := FatalErrors(log); len(got) != 1 || got[0] != "Volta MPS: Server is handling a fatal GPU error." {
 		t.Error(got)
 	}
 	if got := LastLines(log, 2); len(got) != 2 || !strings.HasSuffix(got[1], "fatal GPU error.") {

@@ -77,7 +77,8 @@ func Make(job *config.Job, hosts []facts.Host) (*Plan, []Problem) {
 	if problems := sameMachines(job, hosts); len(problems) > 0 {
 		return nil, problems
 	}
-	p := &Plan{Job: job.Name, Command: job.Command, Independent: job.Independent, Tasks: job.Tasks, Config: job, Facts: hosts}
+	p := &Plan{Job: job.Name, Command: job.Command, Independent: job.Independent, Tasks: job.Tasks}
+	p.Config, p.Facts = job, hosts
 	if problems := placeAll(p); len(problems) > 0 {
 		return nil, problems
 	}

@@ -305,7 +305,7 @@ func (d *daemon) logsFault() bool {
 	text = text[min(int(d.read), len(text)):]
 	whole := strings.LastIndexByte(text, '\n') + 1 // half a line is read again
 	d.read += int64(whole)
-	return len(mps.FatalWords(text[:whole])) > 0
+	return len(mps.FatalErrors(text[:whole])) > 0
 }
 
 // lastLines are the last lines of its logs, after what they say of a fatal error.
@@ -316,7 +316,7 @@ func (d *daemon) lastLines() []string {
 	var all []string
 	for _, name := range []string{mps.ServerLog, mps.ControlLog} {
 		text := d.readLog(name)
-		fatal := mps.LastLines(strings.Join(mps.FatalWords(text), "\n"), 2)
+		fatal := mps.LastLines(strings.Join(mps.FatalErrors(text), "\n"), 2)
 		for _, line := range slices.Concat(fatal, mps.LastLines(text, logLines/2)) {
 			all = append(all, name+": "+line)
 		}

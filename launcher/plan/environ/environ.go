@@ -72,7 +72,8 @@ func Whole(p *plan.Plan, rank int, m plan.Meeting, host map[string]string) ([]pl
 	}
 	for name, value := range host {
 		if !planned[name] {
-			vars = append(vars, plan.Var{Name: name, Value: value, Source: source, OfHost: true, Sensitive: looksSecret(name)})
+			secret := looksSecret(name)
+			vars = append(vars, plan.Var{Name: name, Value: value, Source: source, OfHost: true, Sensitive: secret})
 		}
 	}
 	sortByName(vars)

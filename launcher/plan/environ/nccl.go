@@ -27,7 +27,8 @@ func ncclHost(p *plan.Plan, host int, m *plan.Meeting) nccl.Host {
 		}
 	}
 	for _, nic := range f.NICs {
-		n.Interfaces = append(n.Interfaces, nccl.Interface{Name: nic.Name, Up: nic.Up, Loopback: nic.Loopback, Virtual: nic.Virtual})
+		n.Interfaces = append(n.Interfaces,
+			nccl.Interface{Name: nic.Name, Up: nic.Up, Loopback: nic.Loopback, Virtual: nic.Virtual})
 	}
 	if !p.Independent {
 		n.Ranks = p.WorldSize

@@ -85,8 +85,10 @@ func inOrderOf(list []config.DeviceRef, devices []device.Device) []device.Device
 	return ordered
 }
 
+type devices = []device.Device
+
 // someOfProfile takes n idle MIG devices of a profile, beside those that are taken already.
-func someOfProfile(s *site, allowed []device.Device, ref config.DeviceRef, n int, taken []device.Device) []device.Device {
+func someOfProfile(s *site, allowed []device.Device, ref config.DeviceRef, n int, taken devices) devices {
 	there := ofProfile(s, allowed, ref)
 	if len(there) == 0 {
 		return nil
