@@ -97,7 +97,7 @@ func memoryNotes(in *rule.Input) rule.Findings {
 	switch {
 	case e.Verdict == memory.Tight:
 		return in.Find("", "memory is estimated to be tight: rank %d needs %s to %s of a GPU%s, %s free",
-			e.Worst, text.GiB(worst.Need), text.GiB(worst.Most), sharing(worst), text.GiB(*worst.Free)).Of("memory_tight").As(rule.Info)
+			e.Worst, text.GiB(worst.Need), text.GiB(worst.Max), sharing(worst), text.GiB(*worst.Free)).Of("memory_tight").As(rule.Info)
 	case slices.ContainsFunc(e.Ranks, func(r memory.Rank) bool { return r.Verdict == memory.Unknown }):
 		return in.Find("", "memory: some ranks have no GPU, or one that does not tell its free memory: what they need is not compared with anything").Of("memory_unknown").As(rule.Info)
 	}
