@@ -41,7 +41,8 @@ func Gather(root Root) Host {
 			SharedMemory: spaceFor(spaces, UseShared), Disk: spaceFor(spaces, UseHome), Spaces: distinct(spaces),
 		},
 		Settings: Settings{
-			Limits: limits(), Cgroup: cgroup(root), Environ: Telling(environMap(), nil), NCCLFiles: ncclFiles(root, home),
+			Limits: limits(), Cgroup: cgroup(root), Environ: Telling(environMap(), nil),
+			NCCLFiles: ncclFiles(root, home),
 		},
 	}
 	h.Nodes = nodes(root, h.CPUs.Allowed)

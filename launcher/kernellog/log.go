@@ -34,14 +34,14 @@ func Open(path string, atEnd bool) (*Log, error) {
 func (l *Log) Close() { unix.Close(l.fd) }
 
 const (
-	maxRecord   = 8 << 10 // more than the kernel gives in one read
-	mostRecords = 100_000 // more than the kernel keeps
+	maxRecord  = 8 << 10 // more than the kernel gives in one read
+	maxRecords = 100_000 // more than the kernel keeps
 )
 
 // Each hands on the records that are there and were not handed on before.
 func (l *Log) Each(see func(Record)) {
 	record := make([]byte, maxRecord)
-	for range mostRecords {
+	for range maxRecords {
 		n, err := unix.Read(l.fd, record)
 		if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.EINTR) {
 			continue // records were overwritten before they were read

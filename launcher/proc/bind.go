@@ -81,7 +81,8 @@ func (s *cpuSet) count() int {
 
 // affinity is the mask of the calling thread.
 func affinity() (set cpuSet, err error) {
-	if _, _, errno := unix.Syscall(unix.SYS_SCHED_GETAFFINITY, 0, unsafe.Sizeof(set), uintptr(unsafe.Pointer(&set))); errno != 0 {
+	_, _, errno := unix.Syscall(unix.SYS_SCHED_GETAFFINITY, 0, unsafe.Sizeof(set), uintptr(unsafe.Pointer(&set)))
+	if errno != 0 {
 		return set, errno
 	}
 	return set, nil
@@ -89,7 +90,8 @@ func affinity() (set cpuSet, err error) {
 
 // apply gives the mask to the calling thread.
 func (s *cpuSet) apply() error {
-	if _, _, errno := unix.Syscall(unix.SYS_SCHED_SETAFFINITY, 0, unsafe.Sizeof(*s), uintptr(unsafe.Pointer(s))); errno != 0 {
+	_, _, errno := unix.Syscall(unix.SYS_SCHED_SETAFFINITY, 0, unsafe.Sizeof(*s), uintptr(unsafe.Pointer(s)))
+	if errno != 0 {
 		return errno
 	}
 	return nil
@@ -120,7 +122,8 @@ func setMemoryPolicy(mode, node int) error {
 		mask[node/64] = 1 << (node % 64)
 		size = maxNode + 1
 	}
-	if _, _, errno := unix.Syscall(unix.SYS_SET_MEMPOLICY, uintptr(mode), uintptr(unsafe.Pointer(&mask)), size); errno != 0 {
+	_, _, errno := unix.Syscall(unix.SYS_SET_MEMPOLICY, uintptr(mode), uintptr(unsafe.Pointer(&mask)), size)
+	if errno != 0 {
 		return fmt.Errorf("prefer memory of NUMA node %d: %w", node, errno)
 	}
 	return nil

@@ -42,7 +42,8 @@ func diagListeners(port int) (map[string]bool, error) {
 	}
 	sockets := map[string]bool{}
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		if err := unix.Sendto(fd, diagRequest(family, port), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		kernel := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
+		if err := unix.Sendto(fd, diagRequest(family, port), 0, kernel); err != nil {
 			return nil, fmt.Errorf("ask for listening sockets: %w", err)
 		}
 		if err := readDiag(fd, port, sockets); err != nil {

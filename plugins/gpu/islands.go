@@ -104,7 +104,9 @@ type choice struct {
 const enough = 200_000
 
 func newPartition(links [][]Link, gpus []int) *partition {
-	p := &partition{gpus: gpus, joined: make([]uint64, len(gpus)), counts: make([][]int, len(gpus)), best: map[uint64]choice{}, steps: enough}
+	n := len(gpus)
+	p := &partition{gpus: gpus, joined: make([]uint64, n), counts: make([][]int, n), steps: enough}
+	p.best = map[uint64]choice{}
 	for i, a := range gpus {
 		p.counts[i] = make([]int, len(gpus))
 		for j, b := range gpus {

@@ -24,7 +24,10 @@ type Holder struct {
 
 // Holder is the process as a holder of its device; owners are users by pid.
 func (g *GPU) Holder(p Process, owners map[int]string) Holder {
-	return Holder{UUID: g.DeviceOf(p), PID: p.PID, Rank: Nobody, Kind: p.Kind, Bytes: p.Memory, User: owners[p.PID], Command: p.Name}
+	return Holder{
+		UUID: g.DeviceOf(p), PID: p.PID, Rank: Nobody, Kind: p.Kind, Bytes: p.Memory,
+		User: owners[p.PID], Command: p.Name,
+	}
 }
 
 // String names the process: "pid 4242 of ann (python train.py)".

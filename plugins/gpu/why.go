@@ -60,9 +60,9 @@ func unknown(v reflect.Value, prefix string) []string {
 	return names
 }
 
-// SlowWords say why a GPU is slow, by its throttle reasons; "" where it is not: at its power
+// SlowText says why a GPU is slow, by its throttle reasons; "" where it is not: at its power
 // limit every busy GPU is.
-func SlowWords(reasons []string) string {
+func SlowText(reasons []string) string {
 	var words []string
 	for _, reason := range reasons {
 		switch reason {

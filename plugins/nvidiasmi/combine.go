@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/muster-dev/muster/plugins/gpu"
+	"github.com/muster-dev/muster/plugins/nvidiasmi/plaintext"
 )
 
 // machine is what the answers amount to so far.
@@ -23,7 +24,7 @@ const untold = "nvidia-smi does not tell it"
 // out from the sentences about lost ones and from -L.
 func combine(a answers) (*gpu.Inventory, error) {
 	log, logErr := ParseXML(a.query.Stdout)
-	list := ParseList(a.list.Stdout)
+	list := plaintext.ParseList(a.list.Stdout)
 	m := &machine{told: map[string]bool{}, Inventory: gpu.Inventory{
 		Source: Source, Driver: log.Driver, CUDA: log.CUDA, Why: log.Why, GPUs: append([]gpu.GPU{}, log.GPUs...),
 	}}
@@ -31,7 +32,7 @@ func combine(a answers) (*gpu.Inventory, error) {
 	trouble := a.query.trouble()
 	why := cmp.Or(trouble, logErr)
 	m.takeUnqueried(list, why)
-	var failures []*Failure
+	var failures []*plaintext.Failure
 	for _, answer := range []answer{a.query, a.list, a.topology, a.links} {
 		failures = append(failures, answer.failures()...)
 	}
@@ -39,11 +40,11 @@ func combine(a answers) (*gpu.Inventory, error) {
 		m.takeFailure(f)
 	}
 	if len(m.Inventory.GPUs) == 0 {
-		var failure *Failure
+		var failure *plaintext.Failure
 		if !errors.As(trouble, &failure) && len(failures) > 0 {
 			why = failures[0]
 		}
-		noGPU := slices.IndexFunc(failures, func(f *Failure) bool { return f.Class == NoGPU })
+		noGPU := slices.IndexFunc(failures, func(f *plaintext.Failure) bool { return f.Class == plaintext.NoGPU })
 		if why != nil && noGPU < 0 {
 			return nil, why
 		}
@@ -90,7 +91,7 @@ func (m *machine) add(card gpu.GPU) *gpu.GPU {
 }
 
 // takeNames takes from -L the index of each GPU and the names of its MIG devices.
-func (m *machine) takeNames(list []Listed) {
+func (m *machine) takeNames(list []plaintext.Listed) {
 	for _, listed := range list {
 		card := m.byUUID(listed.UUID)
 		if card == nil || card.Index >= 0 {
@@ -113,14 +114,15 @@ func (m *machine) takeNames(list []Listed) {
 
 // takeUnqueried takes GPUs that -L lists and -q -x does not tell of, as when the driver
 // hangs in the middle of it.
-func (m *machine) takeUnqueried(list []Listed, why error) {
+func (m *machine) takeUnqueried(list []plaintext.Listed, why error) {
 	for _, listed := range list {
 		if listed.UUID == "" || m.byUUID(listed.UUID) != nil {
 			continue
 		}
 		card := m.add(gpu.GPU{Index: listed.Index, UUID: listed.UUID, Name: listed.Name, State: gpu.StateUnknown})
 		for _, mig := range listed.MIG {
-			card.MIG.Instances = append(card.MIG.Instances, gpu.MIGInstance{Index: mig.Index, UUID: mig.UUID, Profile: mig.Profile})
+			instance := gpu.MIGInstance{Index: mig.Index, UUID: mig.UUID, Profile: mig.Profile}
+			card.MIG.Instances = append(card.MIG.Instances, instance)
 		}
 		if why == nil {
 			why = errors.New("nvidia-smi -L lists it, and nvidia-smi -q -x does not")
@@ -130,11 +132,14 @@ func (m *machine) takeUnqueried(list []Listed, why error) {
 }
 
 // states of the GPU that a sentence is about.
-var states = map[string]string{GPULost: gpu.StateLost, GPUNeedsReset: gpu.StateNeedsReset, GPUUnknown: gpu.StateUnknown}
+var states = map[string]string{
+	plaintext.GPULost: gpu.StateLost, plaintext.GPUNeedsReset: gpu.StateNeedsReset,
+	plaintext.GPUUnknown: gpu.StateUnknown,
+}
 
 // takeFailure gives a GPU the state that a sentence says, and adds the GPU where only
 // the sentence knows of it.
-func (m *machine) takeFailure(f *Failure) {
+func (m *machine) takeFailure(f *plaintext.Failure) {
 	state := states[f.Class]
 	if state == "" || f.GPU == nil && f.PCI == "" && f.UUID == "" {
 		m.note(f.Text)
@@ -215,10 +220,10 @@ func (m *machine) number() {
 
 // takeNVLinks takes the NVLinks of each GPU.
 func (m *machine) takeNVLinks(a answer) {
-	reports, trouble := ParseNVLink(a.Stdout), a.trouble()
+	reports, trouble := plaintext.ParseNVLink(a.Stdout), a.trouble()
 	for i := range m.Inventory.GPUs {
 		card := &m.Inventory.GPUs[i]
-		at := slices.IndexFunc(reports, func(r LinkReport) bool {
+		at := slices.IndexFunc(reports, func(r plaintext.LinkReport) bool {
 			if r.UUID == "" || card.UUID == "" {
 				return r.Index == card.Index
 			}
@@ -236,30 +241,30 @@ func (m *machine) takeNVLinks(a answer) {
 	}
 }
 
-func (m *machine) takeReport(card *gpu.GPU, report LinkReport, all []LinkReport) {
+func (m *machine) takeReport(card *gpu.GPU, report plaintext.LinkReport, all []plaintext.LinkReport) {
 	switch report.State {
-	case LinksListed:
+	case plaintext.LinksListed:
 		card.NVLinks = append([]gpu.NVLink{}, report.Links...)
-	case LinksInactive:
+	case plaintext.LinksInactive:
 		card.NVLinks = inactiveLike(report.Name, all)
-	case LinksHidden:
+	case plaintext.LinksHidden:
 		card.Why["nvlinks"] = "MIG mode hides the NVLinks"
-	case LinksUnsupported:
+	case plaintext.LinksUnsupported:
 		card.Why["nvlinks"] = "this product has no NVLinks"
 	default:
-		if f := classify(report.Text); f != nil && states[f.Class] != "" && card.State == gpu.StateOK {
+		if f := plaintext.Classify(report.Text); f != nil && states[f.Class] != "" && card.State == gpu.StateOK {
 			card.State, card.Why["state"] = states[f.Class], f.Text
 		}
 		card.Why["nvlinks"] = cmp.Or(report.Text, "nvidia-smi nvlink -s says nothing about it")
 	}
 	for _, line := range report.Puzzle {
-		m.note(fmt.Sprintf("GPU %d: nvidia-smi nvlink -s says %q", card.Index, clip(line, 120)))
+		m.note(fmt.Sprintf("GPU %d: nvidia-smi nvlink -s says %q", card.Index, plaintext.Clip(line, 120)))
 	}
 }
 
 // inactiveLike are the links of a GPU that says only that all of them are inactive: it
 // has as many as another of the same product.
-func inactiveLike(product string, all []LinkReport) []gpu.NVLink {
+func inactiveLike(product string, all []plaintext.LinkReport) []gpu.NVLink {
 	links := []gpu.NVLink{}
 	for _, sister := range all {
 		if sister.Name == product && len(sister.Links) > len(links) {
@@ -286,7 +291,7 @@ func (m *machine) takeTopology(a answer) {
 	if len(gpus) < 2 {
 		return
 	}
-	table, err := ParseTopology(a.Stdout)
+	table, err := plaintext.ParseTopology(a.Stdout)
 	if err != nil {
 		m.Why["links"] = cmp.Or(a.trouble(), err).Error()
 		return

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/muster-dev/muster/plugins/nvidiasmi/plaintext"
 )
 
 // element is a part of the XML. All methods work on nil, which stands for one that is absent.
@@ -53,7 +55,8 @@ func (e *element) walk(f func(text string)) {
 // DOCTYPE and sentences about lost GPUs, was cut off, and no DTD is fetched. Of an output that is
 // cut short it returns the elements that came whole.
 func readTree(output []byte) (kids []*element, err error) {
-	dec := xml.NewDecoder(bytes.NewReader(printable(withoutClocks(output)))) // names of processes hold anything
+	// Names of processes hold anything.
+	dec := xml.NewDecoder(bytes.NewReader(plaintext.Printable(withoutClocks(output))))
 	dec.Strict = false
 	if _, err := dec.Token(); err != nil { // the root itself
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/muster-dev/muster/plugins/gpu"
+	"github.com/muster-dev/muster/plugins/nvidiasmi/plaintext"
 )
 
 // Source is the name of this prober in what it finds.
@@ -40,7 +41,7 @@ type answers struct {
 }
 
 // Probe asks nvidia-smi and puts its answers together. Where nothing is known, the error
-// is ErrNotInstalled, a *Failure or what went wrong with the query.
+// is ErrNotInstalled, a *plaintext.Failure or what went wrong with the query.
 func (p *Prober) Probe(ctx context.Context) (*gpu.Inventory, error) {
 	var a answers
 	var running sync.WaitGroup
@@ -66,10 +67,10 @@ func (a answer) trouble() error {
 			return f
 		}
 	}
-	return exitFailure(a.Exit)
+	return plaintext.ExitFailure(a.Exit)
 }
 
 // failures are the sentences of both streams.
-func (a answer) failures() []*Failure {
-	return ParseFailures(slices.Concat(a.Stdout, []byte("\n"), a.Stderr))
+func (a answer) failures() []*plaintext.Failure {
+	return plaintext.ParseFailures(slices.Concat(a.Stdout, []byte("\n"), a.Stderr))
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/muster-dev/muster/plugins/gpu"
+	"github.com/muster-dev/muster/plugins/nvidiasmi/plaintext"
 )
 
 // replay answers the four commands from recorded outputs; what it lacks ends as an
@@ -250,7 +251,7 @@ func TestLinksThatAreDownShowAgainstTheSisters(t *testing.T) {
 func TestEveryNVLinkSampleHasLinksOrAReason(t *testing.T) {
 	for _, path := range samples(t, "nvidia-smi/nvlink-s-*") {
 		text := sample(t, path)
-		reports := ParseNVLink(text)
+		reports := plaintext.ParseNVLink(text)
 		var query, list strings.Builder
 		query.WriteString("<nvidia_smi_log>")
 		for _, r := range reports {
@@ -260,7 +261,7 @@ func TestEveryNVLinkSampleHasLinksOrAReason(t *testing.T) {
 		query.WriteString("</nvidia_smi_log>")
 		got := probe(t, machineOf(said(query.String()), said(list.String()), answer{}, said(string(text))))
 		for i, card := range got.GPUs {
-			wantNil := reports[i].State == LinksHidden || reports[i].State == LinksUnsupported
+			wantNil := reports[i].State == plaintext.LinksHidden || reports[i].State == plaintext.LinksUnsupported
 			same(t, path, card.NVLinks == nil, wantNil)
 		}
 	}
@@ -300,16 +301,16 @@ func TestWithoutAnyGPUTheReasonIsAnError(t *testing.T) {
 		text := said(string(sample(t, path))).exit(9)
 		got, err := New(machineOf(text, text, text, text)).Probe(t.Context())
 		switch {
-		case want.Class == NoGPU:
+		case want.Class == plaintext.NoGPU:
 			if err != nil || len(got.GPUs) != 0 || len(got.Notes) != 1 {
 				t.Errorf("%s: %+v, %v", path, got, err)
 			}
-		case want.Class == GPULost:
+		case want.Class == plaintext.GPULost:
 			if err != nil || len(got.GPUs) != 1 || got.GPUs[0].State != gpu.StateLost {
 				t.Errorf("%s: %+v, %v", path, got, err)
 			}
 		default:
-			if failure, is := errors.AsType[*Failure](err); !is || failure.Class != want.Class {
+			if failure, is := errors.AsType[*plaintext.Failure](err); !is || failure.Class != want.Class {
 				t.Errorf("%s: %v", path, err)
 			}
 		}
@@ -317,10 +318,10 @@ func TestWithoutAnyGPUTheReasonIsAnError(t *testing.T) {
 }
 
 func TestWithoutAWordTheExitStatusIsTheReason(t *testing.T) {
-	for status, want := range map[int]string{9: DriverMissing, 12: DriverLibrary, 18: DriverMismatch, 4: DriverPermission} {
+	for status, want := range map[int]string{9: plaintext.DriverMissing, 12: plaintext.DriverLibrary, 18: plaintext.DriverMismatch, 4: plaintext.DriverPermission} {
 		a := answer{}.exit(status)
 		_, err := New(machineOf(a, a, a, a)).Probe(t.Context())
-		if failure, is := errors.AsType[*Failure](err); !is || failure.Class != want {
+		if failure, is := errors.AsType[*plaintext.Failure](err); !is || failure.Class != want {
 			t.Errorf("status %d: %v", status, err)
 		}
 	}

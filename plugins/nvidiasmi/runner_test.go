@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/muster-dev/muster/plugins/nvidia"
+	"github.com/muster-dev/muster/plugins/nvidiasmi/plaintext"
 )
 
 // script is an nvidia-smi made of shell commands.
@@ -51,7 +52,7 @@ func TestAProgramThatHangsIsKilledWithItsChildrenAndWhatItSaidIsKept(t *testing.
 	if err != nil {
 		t.Fatal(err)
 	}
-	waitGone(t, digits(strings.TrimSpace(string(pid))))
+	waitGone(t, plaintext.Digits(strings.TrimSpace(string(pid))))
 	if pid := p.stuckNow(); pid != 0 {
 		t.Errorf("%d counts as stuck", pid)
 	}
@@ -84,7 +85,7 @@ func TestAProgramThatDoesNotDieIsLeftBehindAndNoOtherStarted(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "does not die") {
 		t.Fatalf("error %v", err)
 	}
-	same(t, "stdout", digits(strings.TrimSpace(string(out.Stdout))), stuck)
+	same(t, "stdout", plaintext.Digits(strings.TrimSpace(string(out.Stdout))), stuck)
 	if _, err := p.Run(t.Context(), "-L"); err == nil || !strings.Contains(err.Error(), "earlier probe") {
 		t.Errorf("error %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/muster-dev/muster/plugins/gpu"
+	"github.com/muster-dev/muster/plugins/nvidiasmi/plaintext"
 )
 
 var _ gpu.Sampler = (*Prober)(nil)
@@ -44,7 +45,7 @@ func (p *Prober) Sample(ctx context.Context) (*gpu.Samples, error) {
 // parseSamples reads the rows of sampleQuery. Sentences about lost GPUs stand among them.
 func parseSamples(output []byte) []gpu.Sample {
 	found := []gpu.Sample{}
-	for line := range lines(output) {
+	for line := range plaintext.Lines(output) {
 		cells := strings.Split(line, ", ")
 		if len(cells) != 6 || !isIndex(cells[0]) {
 			continue
@@ -54,7 +55,7 @@ func parseSamples(output []byte) []gpu.Sample {
 			return valueOf(why, name, strings.TrimSuffix(bare(text), " %"), parseNumber)
 		}
 		g := gpu.Sample{
-			Index: digits(cells[0]), UUID: cells[1], State: gpu.StateOK, Why: why,
+			Index: plaintext.Digits(cells[0]), UUID: cells[1], State: gpu.StateOK, Why: why,
 			Memory: gpu.Memory{
 				Total: valueOf(why, "memory.total", bare(cells[2]), parseBytes), Used: valueOf(why, "memory.used", bare(cells[3]), parseBytes),
 			},
@@ -82,7 +83,7 @@ func takeProcesses(gpus []gpu.Sample, a answer) {
 		gpus[i].Processes = []gpu.Process{}
 		byUUID[gpus[i].UUID] = &gpus[i]
 	}
-	for line := range lines(a.Stdout) {
+	for line := range plaintext.Lines(a.Stdout) {
 		cells := strings.SplitN(line, ", ", 4)
 		if len(cells) != 4 || byUUID[cells[0]] == nil {
 			continue

@@ -3,11 +3,14 @@ package nvidiasmi
 import (
 	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/muster-dev/muster/plugins/gpu"
 )
 
 // sample reads a recorded output; testdata holds two folders of them, each with an
@@ -235,4 +238,38 @@ var textNames = map[string]string{
 	"Processes/Process ID/Type":                                "processes/process_info/type",
 	"Processes/Process ID/Name":                                "processes/process_info/process_name",
 	"Processes/Process ID/Used GPU Memory":                     "processes/process_info/used_memory",
+}
+
+// rightTable is what expected.json has of one topology sample, as far as it is used here.
+type rightTable struct {
+	Name       string
+	Error      string
+	GPUs       int
+	HeaderGPUs int `json:"header_gpus"`
+	Islands    [][]int
+	Warnings   []string
+	Truncated  bool
+}
+
+func rightTables(t testing.TB) []rightTable {
+	var tables []rightTable
+	expected(t, "topo/expected.json", &tables)
+	return tables
+}
+
+func same[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
+		t.Errorf("%s: %s, want %s", what, g, w)
+	}
+}
+
+func active(links []gpu.NVLink) int {
+	n := 0
+	for _, link := range links {
+		if link.Active {
+			n++
+		}
+	}
+	return n
 }

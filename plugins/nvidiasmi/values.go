@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/muster-dev/muster/plugins/nvidiasmi/plaintext"
 )
 
 // bare takes a value out of the brackets that some versions put round what is no value.
@@ -58,14 +60,7 @@ func (v *values) text(name string, paths ...string) (string, bool) {
 // says notes that nvidia-smi says something else than a value.
 func (v *values) says(name, text string) { v.why[name] = says(text) }
 
-func says(text string) string { return fmt.Sprintf("nvidia-smi says %q", clip(text, 120)) }
-
-func clip(text string, longest int) string {
-	if len(text) > longest {
-		return strings.ToValidUTF8(text[:longest], "") + "…"
-	}
-	return text
-}
+func says(text string) string { return fmt.Sprintf("nvidia-smi says %q", plaintext.Clip(text, 120)) }
 
 // optional is a text that may be missing.
 func (v *values) optional(path string) string {
@@ -142,7 +137,7 @@ func parseYes(text string) (yes, known bool) {
 // parseWord writes a name as muster does: "Exclusive_Process" and "In Progress" are
 // exclusive_process and in_progress.
 func parseWord(text string) (string, bool) {
-	return strings.ReplaceAll(strings.ToLower(clip(bare(text), 60)), " ", "_"), !isNothing(text)
+	return strings.ReplaceAll(strings.ToLower(plaintext.Clip(bare(text), 60)), " ", "_"), !isNothing(text)
 }
 
 // sum adds up those of the counters that the GPU has. One that is there and cannot be

@@ -21,7 +21,8 @@ type device struct {
 // open gets the handle of a GPU by nvmlDeviceGetHandleByIndex, whose indices are those of
 // nvidia-smi, and reads what it is.
 func (r *probe) open(index int) *device {
-	d := &device{probe: r, ports: map[port]int{}, card: gpu.GPU{Index: index, State: gpu.StateOK, Why: map[string]string{}}}
+	card := gpu.GPU{Index: index, State: gpu.StateOK, Why: map[string]string{}}
+	d := &device{probe: r, ports: map[port]int{}, card: card}
 	handle, ret := r.lib.DeviceGetHandleByIndex(index)
 	if ret != nvml.SUCCESS {
 		d.unopened(ret)
@@ -44,7 +45,9 @@ func orEmpty(text *string) string {
 }
 
 // states of a GPU that a return code means.
-var states = map[nvml.Return]string{nvml.ERROR_GPU_IS_LOST: gpu.StateLost, nvml.ERROR_RESET_REQUIRED: gpu.StateNeedsReset}
+var states = map[nvml.Return]string{
+	nvml.ERROR_GPU_IS_LOST: gpu.StateLost, nvml.ERROR_RESET_REQUIRED: gpu.StateNeedsReset,
+}
 
 // unopened gives a state to a GPU without a handle; "Unknown Error" is one off the bus (Xid 79).
 func (d *device) unopened(ret nvml.Return) {
@@ -73,7 +76,8 @@ func ask[T any](d *device, name, symbol string, call func() (T, nvml.Return)) *T
 // one of its state only where every GPU tells a value.
 func (d *device) failed(name string, ret nvml.Return) {
 	state := states[ret]
-	if ret == nvml.ERROR_UNKNOWN && (name == "uuid" || name == "memory.total") && d.card.State == gpu.StateOK {
+	ever := name == "uuid" || name == "memory.total"
+	if ret == nvml.ERROR_UNKNOWN && ever && d.card.State == gpu.StateOK {
 		state = gpu.StateUnknown
 	}
 	if state != "" {
@@ -87,15 +91,14 @@ func (d *device) alive() bool { return d.Device != nil && d.card.State != gpu.St
 
 // read reads all but what the GPU is, until it is seen to be lost.
 func (d *device) read() {
-	for _, part := range []func(*device){
-		(*device).readMemory, (*device).readModes, (*device).readMIG, (*device).readProcesses, (*device).readPCIe,
-		(*device).readECC, (*device).readRemapped, (*device).readRetired, (*device).readThrottled,
-		(*device).readRecovery, (*device).readFabric, (*device).readNVLinks,
+	for _, part := range []func(){
+		d.readMemory, d.readModes, d.readMIG, d.readProcesses, d.readPCIe, d.readECC, d.readRemapped, d.readRetired,
+		d.readThrottled, d.readRecovery, d.readFabric, d.readNVLinks,
 	} {
 		if !d.alive() {
 			return
 		}
-		part(d)
+		part()
 	}
 }
 

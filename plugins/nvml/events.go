@@ -70,8 +70,7 @@ func (p *Prober) beginWatch() (err error) {
 	return err
 }
 
-// listen makes an event set for all GPUs but those that are known to be lost, by UUID or
-// PCI address.
+// listen makes an event set for all GPUs but those that are lost, by UUID or PCI address.
 func (p *Prober) listen(lost map[string]string) (*watch, error) {
 	r := p.newProbe()
 	r.versions()

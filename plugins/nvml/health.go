@@ -18,13 +18,13 @@ func (d *device) readECC() {
 		current, _, ret := d.GetEccMode()
 		return current, ret
 	}))
-	ecc.Volatile = d.uncorrected("ecc.volatile_uncorrected", nvml.VOLATILE_ECC)
-	ecc.Aggregate = d.uncorrected("ecc.aggregate_uncorrected", nvml.AGGREGATE_ECC)
-	ecc.SRAMVolatile = d.sramUncorrected()
+	ecc.Volatile = uncorrected(d, "ecc.volatile_uncorrected", nvml.VOLATILE_ECC)
+	ecc.Aggregate = uncorrected(d, "ecc.aggregate_uncorrected", nvml.AGGREGATE_ECC)
+	ecc.SRAMVolatile = sramUncorrected(d)
 }
 
 // uncorrected is the sum over all memories.
-func (d *device) uncorrected(name string, since nvml.EccCounterType) *uint64 {
+func uncorrected(d *device, name string, since nvml.EccCounterType) *uint64 {
 	return ask(d, name, "nvmlDeviceGetTotalEccErrors", func() (uint64, nvml.Return) {
 		return d.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, since)
 	})
@@ -32,7 +32,7 @@ func (d *device) uncorrected(name string, since nvml.EccCounterType) *uint64 {
 
 // sramUncorrected is told in two kinds since driver 550 (nvmlDeviceGetSramEccErrorStatus),
 // and in one before.
-func (d *device) sramUncorrected() *uint64 {
+func sramUncorrected(d *device) *uint64 {
 	const name = "ecc.sram_volatile_uncorrected"
 	if status := ask(d, name, "nvmlDeviceGetSramEccErrorStatus", d.GetSramEccErrorStatus); status != nil {
 		return new(status.VolatileUncParity + status.VolatileUncSecDed)
@@ -48,7 +48,8 @@ func (d *device) sramUncorrected() *uint64 {
 func (d *device) readRemapped() {
 	rows := ask(d, "remapped.correctable", "nvmlDeviceGetRemappedRows", func() (r gpu.Remapped, ret nvml.Return) {
 		correctable, uncorrectable, pending, failed, ret := d.GetRemappedRows()
-		return gpu.Remapped{Correctable: &correctable, Uncorrectable: &uncorrectable, Pending: &pending, Failed: &failed}, ret
+		r = gpu.Remapped{Correctable: &correctable, Uncorrectable: &uncorrectable, Pending: &pending, Failed: &failed}
+		return r, ret
 	})
 	if rows != nil {
 		d.card.Remapped = *rows
@@ -61,12 +62,12 @@ func (d *device) readRemapped() {
 
 func (d *device) readRetired() {
 	retired := &d.card.Retired
-	retired.SingleBit = d.retiredPages("retired.single_bit", nvml.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS)
-	retired.DoubleBit = d.retiredPages("retired.double_bit", nvml.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR)
+	retired.SingleBit = retiredPages(d, "retired.single_bit", nvml.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS)
+	retired.DoubleBit = retiredPages(d, "retired.double_bit", nvml.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR)
 	retired.Pending = enabled(ask(d, "retired.pending", "nvmlDeviceGetRetiredPagesPendingStatus", d.GetRetiredPagesPendingStatus))
 }
 
-func (d *device) retiredPages(name string, cause nvml.PageRetirementCause) *int {
+func retiredPages(d *device, name string, cause nvml.PageRetirementCause) *int {
 	return ask(d, name, "nvmlDeviceGetRetiredPages", func() (int, nvml.Return) {
 		pages, ret := d.GetRetiredPages(cause)
 		return len(pages), ret
@@ -91,7 +92,8 @@ var recoveries = map[nvml.DeviceGpuRecoveryAction]string{
 func (d *device) readRecovery() {
 	const name = "recovery"
 	fields := []nvml.FieldValue{
-		field(nvml.FI_DEV_GET_GPU_RECOVERY_ACTION), field(nvml.FI_DEV_RESET_STATUS), field(nvml.FI_DEV_DRAIN_AND_RESET_STATUS),
+		field(nvml.FI_DEV_GET_GPU_RECOVERY_ACTION), field(nvml.FI_DEV_RESET_STATUS),
+		field(nvml.FI_DEV_DRAIN_AND_RESET_STATUS),
 	}
 	told := ask(d, name, "nvmlDeviceGetFieldValues", func() ([]nvml.FieldValue, nvml.Return) {
 		return fields, d.GetFieldValues(fields)
@@ -113,13 +115,13 @@ func (d *device) readRecovery() {
 	case drain != nil && *drain != 0:
 		d.card.Recovery = new("drain_and_reset")
 	default:
-		d.card.Why[name] = d.untold(nvml.Return(fields[0].NvmlReturn))
+		d.card.Why[name] = untold(d, nvml.Return(fields[0].NvmlReturn))
 	}
 }
 
 // untold says why there is no recovery action: a driver that does not know the field calls
 // it an invalid argument, or not supported.
-func (d *device) untold(ret nvml.Return) string {
+func untold(d *device, ret nvml.Return) string {
 	if ret == nvml.ERROR_INVALID_ARGUMENT || ret == nvml.ERROR_NOT_SUPPORTED {
 		return fmt.Sprintf("driver %s does not tell it (NVML: %q)", d.probe.driver, ret.Error())
 	}

@@ -51,7 +51,7 @@ func (p *Prober) identify(r *probe, devices []*device) {
 	for i, d := range devices {
 		before := len(p.known) == len(devices) && d.card.PCI == "" && d.card.UUID == ""
 		if before && p.known[i].pci != "" && (len(listed) == 0 || here[p.known[i].pci] != nil) {
-			d.is(p.known[i])
+			complete(d, p.known[i])
 			delete(here, d.card.PCI)
 		}
 		if d.card.PCI == "" {
@@ -62,7 +62,7 @@ func (p *Prober) identify(r *probe, devices []*device) {
 	if len(without) > 0 && len(without) == len(here) {
 		for _, card := range listed {
 			if here[card.pci] != nil {
-				without[0].is(card)
+				complete(without[0], card)
 				without = without[1:]
 			}
 		}
@@ -75,8 +75,8 @@ func (p *Prober) identify(r *probe, devices []*device) {
 	}
 }
 
-// is fills in what NVML did not tell.
-func (d *device) is(i identity) {
+// complete fills in what NVML did not tell.
+func complete(d *device, i identity) {
 	d.card.UUID = cmp.Or(d.card.UUID, i.uuid)
 	d.card.PCI = cmp.Or(d.card.PCI, i.pci)
 	d.card.Name = cmp.Or(d.card.Name, i.name)

@@ -10,8 +10,7 @@ import (
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
-// readMIG reads nvmlDeviceGetMigMode and the MIG devices. A GPU without MIG has none; a
-// driver before 450 does not know.
+// readMIG reads nvmlDeviceGetMigMode and the MIG devices.
 func (d *device) readMIG() {
 	mig, why := &d.card.MIG, d.card.Why
 	pending := 0

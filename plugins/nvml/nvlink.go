@@ -52,8 +52,7 @@ func (d *device) readNVLinks() {
 	}
 }
 
-// follow asks for the other end of a link. The address of an NVSwitch is no help: there
-// are several, and to all GPUs the same.
+// follow asks for the other end of a link; an NVSwitch has no useful address.
 func (d *device) follow(link int) {
 	r, why := d.probe, map[string]string{}
 	kind := get(r, why, "", "nvmlDeviceGetNvLinkRemoteDeviceType", func() (nvml.IntNvLinkDeviceType, nvml.Return) {
@@ -85,8 +84,7 @@ func (r *probe) links(devices []*device) [][]gpu.Link {
 	return links
 }
 
-// link is the way between two GPUs: NVLinks from one to the other, and those that both
-// have to switches; without any, how far they are on PCIe.
+// link is NVLinks from one GPU to the other, and those that both have to switches; else PCIe.
 func (r *probe) link(a, b *device) gpu.Link {
 	direct := max(a.ports[port{peer: b.card.PCI}], b.ports[port{peer: a.card.PCI}])
 	switched := min(a.ports[port{nvswitch: true}], b.ports[port{nvswitch: true}])

@@ -37,16 +37,15 @@ func New(lib nvml.Interface) *Prober {
 }
 
 // Open returns a prober over the library at a path, or, with none, over the machine's
-// libnvidia-ml.so.1, wherever it is. It is loaded by the first probe that finds it: until
-// then each says where it looked.
+// libnvidia-ml.so.1. The first probe that finds it loads it.
 func Open(path string) *Prober {
 	p := New(nil)
 	p.path = path
 	return p
 }
 
-// Probe calls nvmlInit, reads all and calls nvmlShutdown. Probes take turns. The context
-// is looked at between GPUs: a call that hangs in the driver is not ended by it.
+// Probe calls nvmlInit, reads all and calls nvmlShutdown. Probes take turns. The context is
+// checked between GPUs: it does not end a call that hangs in the driver.
 func (p *Prober) Probe(ctx context.Context) (*gpu.Inventory, error) {
 	if err := p.takeTurn(ctx); err != nil {
 		return nil, err
@@ -110,7 +109,8 @@ type probe struct {
 }
 
 func (p *Prober) newProbe() *probe {
-	return &probe{lib: p.lib, names: map[int]string{}, all: &gpu.Inventory{Source: Source, GPUs: []gpu.GPU{}, Why: map[string]string{}}}
+	all := &gpu.Inventory{Source: Source, GPUs: []gpu.GPU{}, Why: map[string]string{}}
+	return &probe{lib: p.lib, names: map[int]string{}, all: all}
 }
 
 // read tells all of an initialised NVML.

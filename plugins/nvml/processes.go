@@ -12,8 +12,7 @@ import (
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
-// notAvailable is NVML_VALUE_NOT_AVAILABLE as an unsigned number, of memory, and of the
-// ids of instances outside MIG mode.
+// NVML_VALUE_NOT_AVAILABLE of memory, and of the ids of instances outside MIG mode.
 const (
 	notAvailable  = math.MaxUint64
 	noInstance    = math.MaxUint32
@@ -42,7 +41,7 @@ func (d *device) readProcesses() {
 		d.card.Processes = append(d.card.Processes, *process)
 	}
 	slices.SortFunc(d.card.Processes, func(a, b gpu.Process) int {
-		return cmp.Or(cmp.Compare(gpu.OrZero(a.GI), gpu.OrZero(b.GI)), cmp.Compare(gpu.OrZero(a.CI), gpu.OrZero(b.CI)), a.PID-b.PID)
+		return cmp.Or(gpu.OrZero(a.GI)-gpu.OrZero(b.GI), gpu.OrZero(a.CI)-gpu.OrZero(b.CI), a.PID-b.PID)
 	})
 }
 
@@ -61,8 +60,7 @@ func (g *gathering) takeInstances() bool {
 	return true
 }
 
-// take reads the lists of a GPU or MIG device; false: it tells no compute processes.
-// Graphics and MPS are told by some only.
+// take reads the lists of a GPU or MIG device; false: it does not list compute processes.
 func (g *gathering) take(from nvml.Device, instance *gpu.MIGInstance) bool {
 	known := false
 	for _, list := range []struct {
@@ -100,7 +98,8 @@ func (g *gathering) add(info nvml.ProcessInfo, kind string, instance *gpu.MIGIns
 	}
 	process := g.found[key]
 	if process == nil {
-		process = &gpu.Process{PID: int(key.pid), Name: g.d.probe.processName(key.pid), Kind: kind, GI: instanceID(key.gi), CI: instanceID(key.ci)}
+		process = &gpu.Process{PID: int(key.pid), Name: g.d.probe.processName(key.pid), Kind: kind}
+		process.GI, process.CI = instanceID(key.gi), instanceID(key.ci)
 		g.found[key] = process
 	}
 	process.Kind = merged(process.Kind, kind)
@@ -131,8 +130,7 @@ func instanceID(id uint32) *int {
 	return new(int(id))
 }
 
-// processName asks nvmlSystemGetProcessName. Processes of others and of other pid
-// namespaces have no name here.
+// processName asks nvmlSystemGetProcessName; processes of other pid namespaces have no name here.
 func (r *probe) processName(pid uint32) string {
 	name, asked := r.names[int(pid)]
 	if !asked && r.has("nvmlSystemGetProcessName") {

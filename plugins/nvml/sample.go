@@ -59,7 +59,8 @@ func (p *Prober) startSampling() error {
 // sample reads what changes. A GPU that was lost is asked no more.
 func (d *device) sample() gpu.Sample {
 	lost, why := d.card.State == gpu.StateLost, d.card.Why["state"]
-	d.card = gpu.GPU{Index: d.card.Index, UUID: d.card.UUID, PCI: d.card.PCI, State: gpu.StateOK, Why: map[string]string{}}
+	c := d.card
+	d.card = gpu.GPU{Index: c.Index, UUID: c.UUID, PCI: c.PCI, State: gpu.StateOK, Why: map[string]string{}}
 	if lost {
 		d.state(gpu.StateLost, why)
 	}
@@ -72,7 +73,10 @@ func (d *device) sample() gpu.Sample {
 			part()
 		}
 	}
-	s := gpu.Sample{Index: d.card.Index, UUID: d.card.UUID, State: d.card.State, Memory: d.card.Memory, Processes: d.card.Processes, Instances: d.card.MIG.Instances}
+	s := gpu.Sample{
+		Index: c.Index, UUID: c.UUID, State: d.card.State, Memory: d.card.Memory, Processes: d.card.Processes,
+		Instances: d.card.MIG.Instances,
+	}
 	if rates != nil {
 		s.Utilization = gpu.Utilization{GPU: new(int(rates.Gpu)), Memory: new(int(rates.Memory))}
 	}

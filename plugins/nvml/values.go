@@ -38,9 +38,9 @@ func (d *device) readMemory() {
 	}
 	if info := ask(d, "memory.total", "nvmlDeviceGetMemoryInfo", d.GetMemoryInfo); info != nil {
 		memory.Total, memory.Used = &info.Total, &info.Used
-		return
+	} else {
+		d.card.Why["memory.used"] = d.card.Why["memory.total"]
 	}
-	d.card.Why["memory.used"] = d.card.Why["memory.total"]
 }
 
 // computeModes are the names of nvmlComputeMode_t.
@@ -54,12 +54,12 @@ var computeModes = map[nvml.ComputeMode]string{
 func (d *device) readModes() {
 	d.card.Persistence = enabled(ask(d, "persistence", "nvmlDeviceGetPersistenceMode", d.GetPersistenceMode))
 	if mode := ask(d, "compute_mode", "nvmlDeviceGetComputeMode", d.GetComputeMode); mode != nil {
-		d.card.ComputeMode = d.word("compute_mode", computeModes[*mode], int(*mode))
+		d.card.ComputeMode = nameOf(d, "compute_mode", computeModes[*mode], int(*mode))
 	}
 }
 
-// word is the name of a number; the number itself is told where it has none.
-func (d *device) word(value, name string, number int) *string {
+// nameOf is the name of a number, nil where it has none.
+func nameOf(d *device, value, name string, number int) *string {
 	if name == "" {
 		d.card.Why[value] = fmt.Sprintf("NVML says %d, which is not known here", number)
 		return nil
@@ -67,8 +67,7 @@ func (d *device) word(value, name string, number int) *string {
 	return &name
 }
 
-// throttles are the bits of nvmlDeviceGetCurrentClocksEventReasons that count, in the
-// order in which they are told.
+// throttles are the bits of nvmlDeviceGetCurrentClocksEventReasons that count.
 var throttles = []struct {
 	bit  uint64
 	name string
@@ -133,6 +132,6 @@ func (d *device) readFabric() {
 	case info.state == nvml.GPU_FABRIC_STATE_COMPLETED && info.status != nvml.SUCCESS:
 		d.card.Fabric, d.card.Why["fabric"] = new("failed"), d.probe.reason("", info.status)
 	default:
-		d.card.Fabric = d.word("fabric", fabricStates[info.state], int(info.state))
+		d.card.Fabric = nameOf(d, "fabric", fabricStates[info.state], int(info.state))
 	}
 }

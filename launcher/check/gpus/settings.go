@@ -10,7 +10,7 @@ import (
 
 // throttled is about GPUs that are slowed down now.
 func throttled(g *rule.GPU) rule.Findings {
-	slow := gpu.SlowWords(g.Throttled)
+	slow := gpu.SlowText(g.Throttled)
 	if slow == "" {
 		return nil
 	}

@@ -23,7 +23,7 @@ type Xid struct {
 var xidLine = regexp.MustCompile(`NVRM: Xid \(PCI:([0-9a-fA-F:.]{1,20})\): ([0-9]{1,5}),? ?(.*)`)
 
 const (
-	mostXids    = 64  // kinds of errors, of machines whose log is full of them
+	maxXids     = 64  // kinds of errors, of machines whose log is full of them
 	longestText = 200 // bytes
 )
 
@@ -43,7 +43,7 @@ func (all *Xids) Take(r kernellog.Record) {
 	number, _ := strconv.Atoi(m[2]) // digits
 	at := slices.IndexFunc(*all, func(x Xid) bool { return x.PCI == pci && x.Number == number })
 	if at < 0 {
-		if len(*all) == mostXids {
+		if len(*all) == maxXids {
 			return
 		}
 		at = len(*all)

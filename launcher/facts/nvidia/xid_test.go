@@ -36,7 +36,7 @@ func TestALogFullOfXidsTakesLittleRoom(t *testing.T) {
 	for i := range 1000 {
 		got.Take(kernellog.Record{Text: fmt.Sprintf("NVRM: Xid (PCI:0000:%02x:00): %d, %500s", i%256, i, "x")})
 	}
-	if len(got) != mostXids || len(got[0].Text) > longestText {
+	if len(got) != maxXids || len(got[0].Text) > longestText {
 		t.Errorf("%d kinds, of %d bytes", len(got), len(got[0].Text))
 	}
 }

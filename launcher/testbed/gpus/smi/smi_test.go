@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/muster-dev/muster/launcher/testbed/gpus"
-	"github.com/muster-dev/muster/plugins/nvidiasmi"
+	"github.com/muster-dev/muster/plugins/nvidiasmi/plaintext"
 )
 
 // say runs the program on a machine.
@@ -63,7 +63,7 @@ func TestFailuresHaveTheWordsAndStatusOfTheRealProgram(t *testing.T) {
 func TestTopologyNamesNICsAndNodes(t *testing.T) {
 	s := gpus.DGXA100()
 	said, status := say(t, s, "topo", "-m")
-	table, err := nvidiasmi.ParseTopology([]byte(said))
+	table, err := plaintext.ParseTopology([]byte(said))
 	if status != 0 || err != nil || len(table.Problems) > 0 {
 		t.Fatalf("status %d, %v, %+v", status, err, table)
 	}

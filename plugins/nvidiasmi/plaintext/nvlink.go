@@ -1,4 +1,4 @@
-package nvidiasmi
+package plaintext
 
 import (
 	"regexp"
@@ -35,7 +35,7 @@ var (
 // speed: words that are not known do not make it so.
 func ParseNVLink(output []byte) []LinkReport {
 	var found []LinkReport
-	for text := range lines(output) {
+	for text := range Lines(output) {
 		if card, is := parseGPULine(text); is {
 			found = append(found, LinkReport{Listed: card, State: LinksUnknown})
 		} else if text != "" && len(found) > 0 {
@@ -49,7 +49,7 @@ func ParseNVLink(output []byte) []LinkReport {
 func (r *LinkReport) read(text string) {
 	if m := linkLine.FindStringSubmatch(text); m != nil {
 		r.State = LinksListed
-		r.link(digits(m[1]), m[2], text)
+		r.link(Digits(m[1]), m[2], text)
 		return
 	}
 	lower := strings.ToLower(text)

@@ -1,4 +1,4 @@
-package nvidiasmi
+package plaintext
 
 import (
 	"cmp"
@@ -92,11 +92,11 @@ const maxSentence = 500
 func ParseFailures(output []byte) []*Failure {
 	var found []*Failure
 	told := map[string]bool{}
-	for text := range lines(output) {
+	for text := range Lines(output) {
 		if text == "" || strings.HasPrefix(text, "<") || told[text] {
 			continue
 		}
-		if f := classify(text); f != nil {
+		if f := Classify(text); f != nil {
 			told[text] = true
 			found = append(found, f)
 		}
@@ -104,8 +104,8 @@ func ParseFailures(output []byte) []*Failure {
 	return found
 }
 
-// classify reads one sentence; nil: it does not say what is wrong.
-func classify(text string) *Failure {
+// Classify reads one sentence; nil: it does not say what is wrong.
+func Classify(text string) *Failure {
 	if len(text) > maxSentence {
 		text = strings.ToValidUTF8(text[:maxSentence], "")
 	}
@@ -122,7 +122,7 @@ func classify(text string) *Failure {
 func about(f *Failure) *Failure {
 	if strings.HasPrefix(f.Class, "gpu.") {
 		if m := sentenceIndex.FindStringSubmatch(f.Text); m != nil {
-			f.GPU = new(digits(m[1]))
+			f.GPU = new(Digits(m[1]))
 		}
 		f.PCI, _ = gpu.SysfsPCI(sentencePCI.FindString(f.Text))
 		f.UUID = sentenceUUID.FindString(f.Text)
@@ -142,8 +142,8 @@ var otherExits = map[int]string{
 	10: "the kernel found an interrupt problem with a GPU", 13: "the library does not implement this function",
 }
 
-// exitFailure is what an exit status says, nil for one that says nothing.
-func exitFailure(status int) error {
+// ExitFailure is what an exit status says, nil for one that says nothing.
+func ExitFailure(status int) error {
 	if class := exits[status]; class != "" {
 		return &Failure{Class: class, Text: fmt.Sprintf("exit status %d", status)}
 	}

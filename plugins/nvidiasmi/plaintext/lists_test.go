@@ -1,4 +1,4 @@
-package nvidiasmi
+package plaintext
 
 import (
 	"path/filepath"
@@ -183,7 +183,7 @@ func TestEachClassHasWords(t *testing.T) {
 		}
 	}
 	for status := range 256 {
-		if err := exitFailure(status); (err == nil) != (status == 0) || err != nil && err.Error() == "" {
+		if err := ExitFailure(status); (err == nil) != (status == 0) || err != nil && err.Error() == "" {
 			t.Errorf("status %d: %v", status, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package nvidiasmi
+package plaintext
 
 import (
 	"errors"
@@ -66,7 +66,7 @@ func parseHeader(text string) *Topology {
 	t := &Topology{gpusFit: true}
 	for _, name := range strings.Fields(names) {
 		for m := gpuColumn.FindStringSubmatch(name); m != nil; m = gpuColumn.FindStringSubmatch(name) {
-			t.Header = append(t.Header, digits(m[1]))
+			t.Header = append(t.Header, Digits(m[1]))
 			name = name[len(m[0]):]
 		}
 		if name != "" {
@@ -79,7 +79,7 @@ func parseHeader(text string) *Topology {
 // addRow reads the row of a GPU: its name, a cell for each GPU and NIC, the affinities.
 func (t *Topology) addRow(line string) {
 	cells := t.split(line)[1:]
-	row := TopologyRow{GPU: digits(gpuRow.FindStringSubmatch(line)[1]), Cells: cells[:min(len(t.Header), len(cells))]}
+	row := TopologyRow{GPU: Digits(gpuRow.FindStringSubmatch(line)[1]), Cells: cells[:min(len(t.Header), len(cells))]}
 	width := len(t.Header) + t.NICs
 	if bad := slices.IndexFunc(cells[:min(width, len(cells))], isBadCell); bad >= 0 || len(cells) < width {
 		t.Problems = append(t.Problems, fmt.Sprintf("bad cell in GPU%d", row.GPU))

@@ -1,4 +1,6 @@
-package nvidiasmi
+// Package plaintext reads what nvidia-smi prints as plain text: -L (names of MIG devices), topo -m
+// (links between GPUs), nvlink -s (each NVLink), and its sentences about what is wrong.
+package plaintext
 
 import (
 	"bytes"
@@ -33,12 +35,12 @@ var (
 // GPUs, are left to ParseFailures.
 func ParseList(output []byte) []Listed {
 	var found []Listed
-	for text := range lines(output) {
+	for text := range Lines(output) {
 		if gpu, is := parseGPULine(text); is {
 			found = append(found, gpu)
 		} else if m := listedMIG.FindStringSubmatch(text); m != nil && len(found) > 0 {
 			parent := &found[len(found)-1]
-			parent.MIG = append(parent.MIG, ListedMIG{Profile: m[1], Index: digits(m[2]), UUID: m[3]})
+			parent.MIG = append(parent.MIG, ListedMIG{Profile: m[1], Index: Digits(m[2]), UUID: m[3]})
 		}
 	}
 	return found
@@ -48,21 +50,21 @@ func ParseList(output []byte) []Listed {
 // answers of nvlink -s. "GPU 0: ... GPU is lost" is a sentence, no GPU.
 func parseGPULine(text string) (Listed, bool) {
 	m := listedGPU.FindStringSubmatch(text)
-	if m == nil || classify(text) != nil {
+	if m == nil || Classify(text) != nil {
 		return Listed{}, false
 	}
-	return Listed{Index: digits(m[1]), Name: m[2], UUID: m[3]}, true
+	return Listed{Index: Digits(m[1]), Name: m[2], UUID: m[3]}, true
 }
 
-// digits reads what a regular expression has found to be a short row of digits.
-func digits(text string) int {
+// Digits reads what a regular expression has found to be a short row of digits.
+func Digits(text string) int {
 	n, _ := strconv.Atoi(text)
 	return n
 }
 
-// printable replaces what is no text by blanks: bytes that are no UTF-8, which gRPC refuses, and
+// Printable replaces what is no text by blanks: bytes that are no UTF-8, which gRPC refuses, and
 // control characters, which XML and terminals do not accept.
-func printable(output []byte) []byte {
+func Printable(output []byte) []byte {
 	return bytes.Map(func(r rune) rune {
 		switch {
 		case r == '\t' || r == '\n' || r == '\r':
@@ -75,13 +77,21 @@ func printable(output []byte) []byte {
 	}, output)
 }
 
-// lines are the lines of an output without the blanks around them.
-func lines(output []byte) iter.Seq[string] {
+// Lines are the lines of an output without the blanks around them.
+func Lines(output []byte) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for line := range strings.Lines(string(printable(output))) {
+		for line := range strings.Lines(string(Printable(output))) {
 			if !yield(strings.TrimSpace(line)) {
 				return
 			}
 		}
 	}
+}
+
+// Clip shortens a text that is too long.
+func Clip(text string, longest int) string {
+	if len(text) > longest {
+		return strings.ToValidUTF8(text[:longest], "") + "…"
+	}
+	return text
 }

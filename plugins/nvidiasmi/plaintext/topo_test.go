@@ -1,4 +1,4 @@
-package nvidiasmi
+package plaintext
 
 import (
 	"bytes"
