@@ -17,15 +17,14 @@ import (
 	"github.com/muster-dev/muster/plugins/gpu"
 )
 
-// kindOf are the types of events that are listened to, nvmlEventType… of nvml.h.
+// kindOf are the events to watch for, nvmlEventType… of nvml.h.
 var kindOf = map[uint64]string{
 	nvml.EventTypeXidCriticalError:  gpu.EventXid,
 	nvml.EventTypeSingleBitEccError: gpu.EventSingleBit,
 	nvml.EventTypeDoubleBitEccError: gpu.EventDoubleBit,
 }
 
-// maxEvents is how many events are told at once; more come with the next call.
-const maxEvents = 256
+const maxEvents = 256 // of one call; more come with the next
 
 // watch is an event set that listens to GPUs. NVML stays initialised while there is one.
 type watch struct {
@@ -162,8 +161,8 @@ func (p *Prober) receive(ctx context.Context, wait time.Duration) ([]gpu.Event, 
 	return found, nil
 }
 
-// event reads what NVML tells; known is false for what was not asked for. The handle is
-// compared first, since a GPU that is lost does not tell what it is.
+// event reads what NVML reports; known is false for what was not asked for. Handles are
+// compared, since a lost GPU does not tell what it is.
 func (w *watch) event(data nvml.EventData) (e gpu.Event, known bool) {
 	e.Kind, known = kindOf[data.EventType]
 	e.At = bootSeconds()

@@ -94,8 +94,7 @@ func (r *probe) link(a, b *device) gpu.Link {
 	return r.pcie(a, b)
 }
 
-// levels are the names of nvidia-smi topo for nvmlGpuTopologyLevel_t. Two GPUs of one
-// board (internal) are behind its PCIe switch.
+// levels are the names of nvidia-smi topo for nvmlGpuTopologyLevel_t.
 var levels = map[nvml.GpuTopologyLevel]gpu.Link{
 	nvml.TOPOLOGY_INTERNAL:   "PIX",
 	nvml.TOPOLOGY_SINGLE:     "PIX",

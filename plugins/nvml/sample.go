@@ -18,8 +18,8 @@ type sampling struct {
 	devices []*device
 }
 
-// Sample reads memory, utilisation and processes of each GPU. The first one calls nvmlInit
-// and opens the handles; NVML stays so until the process ends.
+// Sample reads memory, utilisation and processes of each GPU. The first one initialises NVML,
+// which stays so until the process ends.
 func (p *Prober) Sample(ctx context.Context) (*gpu.Samples, error) {
 	if err := p.takeTurn(ctx); err != nil {
 		return nil, err
