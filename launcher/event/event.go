@@ -44,7 +44,6 @@ type Event struct {
 	Attempt int             `json:"attempt"`
 	PID     int             `json:"pid,omitempty"`
 	Log     string          `json:"log,omitempty"`
-	Output  []byte          `json:"output,omitempty"`  // the end of what a setup wrote, say
 	Grace   float64         `json:"grace_s,omitempty"` // of Stopping: seconds until SIGKILL
 	ByUser  bool            `json:"by_user,omitempty"` // of Stopping: the user wants it
 	Failed  bool            `json:"failed,omitempty"`  // of Ended: by itself, not well

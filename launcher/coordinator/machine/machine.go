@@ -31,8 +31,6 @@ type Mode interface {
 	Handle(occurrence any)
 	// Tick lets time pass.
 	Tick()
-	// Output is which attempts of a rank somebody may read who comes now.
-	Output(rank int) (run.Output, bool)
 	Summary
 }
 
@@ -112,9 +110,6 @@ func New(r *run.Run, mode Mode, together bool) *Machine {
 
 // State is what is known of the run.
 func (m *Machine) State() *run.Run { return m.Run }
-
-// Output is which attempts of a rank somebody may read who comes now.
-func (m *Machine) Output(rank int) (run.Output, bool) { return m.mode.Output(rank) }
 
 // Samples is how much memory and time of their devices ranks use now.
 func (m *Machine) Samples() samples.Overview { return m.Memory.Overview() }
