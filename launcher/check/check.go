@@ -1,5 +1,6 @@
-// Package check says what speaks against a job: before the start by facts and plan, while it runs by who is seen on which
-// GPU. It puts the rules together; each knows its own matter, and none how facts are got or what is done about findings.
+// Package check says what speaks against a job: before the start by facts and plan, while it runs by who is seen on
+// which GPU. It puts the rules together; each knows its own matter, and none how facts are got or what is done about
+// findings.
 package check
 
 import (
@@ -72,8 +73,8 @@ func OfPlan(p *plan.Plan) []Finding {
 	return found
 }
 
-// Start judges before the start: the hosts, and the plan by what it was warned of. What libraries make of their settings
-// is judged again, now that setup has shown which there are.
+// Start judges before the start: the hosts, and the plan by what it was warned of. What libraries make of their
+// settings is judged again, now that setup has shown which there are.
 func Start(in Input) []Finding {
 	warnings := slices.DeleteFunc(OfPlan(in.Plan), func(f Finding) bool {
 		return strings.HasPrefix(f.Code, "nccl_") || strings.HasPrefix(f.Code, "allocator_")

@@ -98,7 +98,7 @@ func (c *collectiveJudge) compute() {
 		switch usual := median(times[s.Name]); {
 		case !told || s.Fault != "":
 		case s.State != collective.OK:
-			c.add(where, gpus.LeaveOut, "rank %d could not multiply matrices: %s", rank, stateWords(s, c.Ask))
+			c.add(where, gpus.LeaveOut, "rank %d could not multiply matrices: %s", rank, describeState(s, c.Ask))
 		case s.Wrong > 0:
 			c.add(where, gpus.LeaveOut+". Run the check again before: a card that computes wrongly once is to be replaced", "rank %d multiplied matrices, and %s wrong", rank, plural.Are(s.Wrong, "number"))
 		case len(times[s.Name]) > 2 && s.Seconds > 2*usual:
@@ -115,11 +115,11 @@ func (c *collectiveJudge) pcie(rank int, s collective.Said) {
 		return
 	}
 	var less []string
-	for _, v := range []struct{ now, most, what string }{{s.PCIe.Width, s.PCIe.WidthMax, "x%s of x%s"}, {s.PCIe.Speed, s.PCIe.SpeedMax, "%s of %s GT/s"}} {
+	for _, v := range []struct{ now, best, what string }{{s.PCIe.Width, s.PCIe.WidthMax, "x%s of x%s"}, {s.PCIe.Speed, s.PCIe.SpeedMax, "%s of %s GT/s"}} {
 		now, err := strconv.ParseFloat(v.now, 64)
-		most, err2 := strconv.ParseFloat(v.most, 64)
+		most, err2 := strconv.ParseFloat(v.best, 64)
 		if err == nil && err2 == nil && now > 0 && now < most {
-			less = append(less, fmt.Sprintf(v.what, v.now, v.most))
+			less = append(less, fmt.Sprintf(v.what, v.now, v.best))
 		}
 	}
 	if len(less) > 0 {
@@ -227,7 +227,7 @@ func (c *collectiveJudge) sum(phase string, ranks []int) sum {
 		case said.State == collective.Late:
 			late = fmt.Sprintf("rank %d has waited in vain for the others", rank)
 		case said.State != collective.OK && s.trouble == "":
-			s.trouble = stateWords(said, c.Ask)
+			s.trouble = describeState(said, c.Ask)
 		case said.State == collective.OK:
 			s.wrong, s.seconds, s.bytes = max(s.wrong, said.Wrong), max(s.seconds, said.Seconds), said.Bytes
 		}
@@ -355,8 +355,8 @@ func (c *collectiveJudge) slow() {
 	}
 }
 
-// stateWords say how a phase ended that did not end well.
-func stateWords(s collective.Said, a collective.Ask) string {
+// describeState say how a phase ended that did not end well.
+func describeState(s collective.Said, a collective.Ask) string {
 	switch {
 	case s.State == collective.Hung:
 		return fmt.Sprintf("nothing came of it within %.0f s", a.Limit)

@@ -25,7 +25,9 @@ func (c *collectiveJudge) faults() bool {
 		if s.Fault == "" || s.Rank < 0 || s.Rank >= len(c.Plan.Ranks) {
 			continue
 		}
-		at := slices.IndexFunc(all, func(f fault) bool { return f.Fault == s.Fault && firstLine(f.Error) == firstLine(s.Error) })
+		at := slices.IndexFunc(all, func(f fault) bool {
+			return f.Fault == s.Fault && firstLine(f.Error) == firstLine(s.Error)
+		})
 		if at < 0 {
 			at, all = len(all), append(all, fault{Said: s})
 		}

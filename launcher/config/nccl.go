@@ -163,7 +163,7 @@ func ncclList(a *decode.Arg, attr nccl.Attribute) string {
 func checkNCCLNames(a *decode.Arg, attr nccl.Attribute, words []string) {
 	for _, word := range words {
 		name := strings.TrimPrefix(word, "^")
-		if attr.Form == nccl.AsWords && !slices.Contains(attr.Words(), name) {
+		if attr.Form == nccl.AsWordList && !slices.Contains(attr.Words(), name) {
 			a.Error("Invalid value", "%s cannot have %s.%s There are %s.", a.Name, diagnostic.Quoted(word), text.DidYouMean(name, attr.Words()), strings.Join(attr.Words(), ", "))
 		}
 	}

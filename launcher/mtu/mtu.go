@@ -97,8 +97,8 @@ func (s *Server) serve(conn net.Conn, config *tls.Config) {
 	delete(s.conns, conn)
 }
 
-// configOf is that of members. Keys that are exchanged are small, so that the handshake fits small packets: what is large
-// is the load.
+// configOf is that of members. Keys that are exchanged are small, so that the handshake fits small packets: what is
+// large is the load.
 func configOf(identity *link.Identity, known func(link.Pin) bool) *tls.Config {
 	config := identity.TLSConfig(known)
 	config.CurvePreferences = []tls.CurveID{tls.X25519, tls.CurveP256}

@@ -69,8 +69,8 @@ type version struct {
 
 // Releases that change more than a key.
 var (
-	// readsGeneral reads PYTORCH_ALLOC_CONF for CUDA too, and parses otherwise: whole words of white space are left out,
-	// and minimums are reached at their value.
+	// readsGeneral reads PYTORCH_ALLOC_CONF for CUDA too, and parses otherwise: whole words of white space are left
+	// out, and minimums are reached at their value.
 	readsGeneral = torch(2, 10)
 	// assumed is what a version that is not known is taken for.
 	assumed = torch(2, 1)

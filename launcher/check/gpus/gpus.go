@@ -1,8 +1,8 @@
 // Package gpus are the rules on a host's GPUs: whether they work, how they are set up and linked, and who uses them.
 //
-// Thresholds are those of public checkers, as far as these agree: Azure's node health checks (A), Meta's GCM (M), Imbue's
-// cluster-health (I), gpud (G), the ML Engineering handbook (E) and NVIDIA's manuals (N). What these take a machine out
-// of service for is a failure here only if the job would suffer.
+// Thresholds are those of public checkers, as far as these agree: Azure's node health checks (A), Meta's GCM (M),
+// Imbue's cluster-health (I), gpud (G), the ML Engineering handbook (E) and NVIDIA's manuals (N). What these take a
+// machine out of service for is a failure here only if the job would suffer.
 package gpus
 
 import (
@@ -16,12 +16,11 @@ import (
 
 // Thresholds.
 const (
-	maxAggregate = 4       // uncorrected errors in its life; E asks for a replacement above
-	maxRemapped  = 512     // uncorrectable rows; A gives a GPU up above
-	fullRetired  = 62      // pages at which A takes the table for full (it has 64 entries)
-	maxRetired   = 10      // pages; M calls more critical
-	minFaults    = 10      // faults of programs on a GPU that make it worth a look
-	idleMemory   = 1 << 30 // bytes: the driver's own, a desktop's, traces of clients; the plan draws the line there too
+	maxAggregate = 4   // uncorrected errors in its life; E asks for a replacement above
+	maxRemapped  = 512 // uncorrectable rows; A gives a GPU up above
+	fullRetired  = 62  // pages at which A takes the table for full (it has 64 entries)
+	maxRetired   = 10  // pages; M calls more critical
+	minFaults    = 10  // faults of programs on a GPU that make it worth a look
 )
 
 // Rules are all of them.

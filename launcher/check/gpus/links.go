@@ -15,8 +15,8 @@ func reseat(code string) string {
 	return fmt.Sprintf("reseat the card or its riser; on a board that shares lanes between slots it is meant so, check { ignore = [\"%s\"] }", code)
 }
 
-// pcieNarrow is about the width of the link to the machine, which counts at any time. A drains such machines; but boards
-// of workstations share lanes out by design.
+// pcieNarrow is about the width of the link to the machine, which counts at any time. A drains such machines; but
+// boards of workstations share lanes out by design.
 func pcieNarrow(g *rule.GPU) rule.Findings {
 	now, widest, sisters := g.PCIe.Width, g.PCIe.WidthMax, 0
 	for _, s := range g.Sisters() {
@@ -49,7 +49,8 @@ func pcieSlow(g *rule.GPU) rule.Findings {
 		"PCIe link of generation %d at most, those of its sister GPUs are of %d", *g.PCIe.GenerationMax, best)
 }
 
-// nvlinks compares with the sister GPUs, as A and preflight scripts do: a link that is down on all of them is not wired.
+// nvlinks compares with the sister GPUs, as A and preflight scripts do: a link that is down on all of them is not
+// wired.
 func nvlinks(g *rule.GPU) rule.Findings {
 	if g.NVLinks == nil {
 		return nil

@@ -33,8 +33,8 @@ func computeMode(g *rule.GPU) rule.Findings {
 	return nil
 }
 
-// migMode is about partitioning against what the plan gives to ranks: a GPU with MIG on cannot be used whole, and has no
-// NVLink.
+// migMode is about partitioning against what the plan gives to ranks: a GPU with MIG on cannot be used whole, and has
+// no NVLink.
 func migMode(g *rule.GPU) rule.Findings {
 	if g.MIG.Enabled == nil {
 		return nil

@@ -52,15 +52,16 @@ type usage struct {
 	unexplained           uint64 // bytes that no process tells of
 }
 
-// useOf looks at memory and processes of a GPU, or of a device on it. A desktop that shows something on a GPU is no user
-// of it, and the server of MPS holds it for its clients.
+// useOf looks at memory and processes of a GPU, or of a device on it. A desktop that shows something on a GPU is no
+// user of it, and the server of MPS holds it for its clients.
 func useOf(g *rule.GPU, devices ...plan.Device) usage {
 	u := usage{total: g.Memory.Total, used: g.Memory.Used, reserved: g.Memory.Reserved}
 	processes := g.Processes
 	if len(devices) > 0 && devices[0].IsInstance() {
 		u.device = &devices[0]
 		u.total, u.used, u.reserved = device.MemoryOf(&g.GPU, *u.device)
-		processes = slices.DeleteFunc(slices.Clone(processes), func(p gpu.Process) bool { return g.DeviceOf(p) != u.device.UUID })
+		isElsewhere := func(p gpu.Process) bool { return g.DeviceOf(p) != u.device.UUID }
+		processes = slices.DeleteFunc(slices.Clone(processes), isElsewhere)
 	}
 	explained, told := uint64(0), true
 	for _, p := range processes {
@@ -97,7 +98,7 @@ func (u usage) find(g *rule.GPU, part string) (found rule.Findings) {
 		}
 		found = append(found, g.Find(useFix(g.Host, u.holders), "%s%sin use: %s", part, size, rule.Holders(names)).Of(codes.GPUInUse)...)
 	}
-	if u.unexplained > idleMemory {
+	if u.unexplained > gpu.IdleMemory {
 		fix := g.Host.InContainer("this is a container, which does not see the processes of others: look on the machine itself. It is ", "it is ") +
 			"another container's or another user's, or what a dead process has left: " +
 			"`fuser -v /dev/nvidia*`, by root on the machine, finds it; what nobody holds goes away with a reset"

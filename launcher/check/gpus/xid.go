@@ -10,8 +10,8 @@ import (
 )
 
 // xids are about errors that the driver has reported of a GPU since the boot. Of these it is not known whether a reset
-// came after them; a GPU that is of no use now says so itself. What programs have done to themselves says nothing of the
-// GPU, unless they are many: then it may be the GPU that gets addresses wrong.
+// came after them; a GPU that is of no use now says so itself. What programs have done to themselves says nothing of
+// the GPU, unless they are many: then it may be the GPU that gets addresses wrong.
 func xids(g *rule.GPU) (found rule.Findings) {
 	for _, x := range g.Host.Facts.Devices.Xids {
 		if !samePCI(x.PCI, g.PCI) {

@@ -154,7 +154,9 @@ func disk(h *rule.Host, s facts.Space) rule.Findings {
 func clocks(in *rule.Input) (found rule.Findings) {
 	told := slices.DeleteFunc(slices.Clone(in.Hosts), func(h rule.Host) bool { return h.ClockOffset == nil })
 	middle, against := 0.0, "this machine's"
-	switch sorted := slices.SortedFunc(slices.Values(told), func(a, b rule.Host) int { return cmp.Compare(*a.ClockOffset, *b.ClockOffset) }); {
+	sorted := slices.Clone(told)
+	slices.SortFunc(sorted, func(a, b rule.Host) int { return cmp.Compare(*a.ClockOffset, *b.ClockOffset) })
+	switch {
 	case in.Plan == nil:
 	case len(told) < 2:
 		return nil

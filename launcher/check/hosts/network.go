@@ -26,7 +26,8 @@ func reach(in *rule.Input) (found rule.Findings) {
 		if of == 0 && in.Meeting.MasterAddr != "" {
 			addrs = []string{in.Meeting.MasterAddr}
 		}
-		if !in.Plan.Independent && len(addrs) > 0 && !slices.ContainsFunc(addrs, func(a string) bool { return allReach(in, of, a) }) {
+		isReached := slices.ContainsFunc(addrs, func(a string) bool { return allReach(in, of, a) })
+		if !in.Plan.Independent && len(addrs) > 0 && !isReached {
 			found = append(found, unreachable(in, of, addrs)...)
 		}
 	}
@@ -127,8 +128,8 @@ func interfaceOf(f facts.Host, addr string) *facts.NIC {
 	return &f.NICs[at]
 }
 
-// meetingBy are the interfaces that lead hosts to the address of the head host that ranks meet at; nil where that is not
-// known.
+// meetingBy are the interfaces that lead hosts to the address of the head host that ranks meet at; nil where that is
+// not known.
 func meetingBy(in *rule.Input) []*facts.NIC {
 	by := make([]*facts.NIC, len(in.Hosts))
 	addr := in.Meeting.MasterAddr
@@ -200,8 +201,8 @@ func sharedNetwork(a, b []string) string {
 }
 
 // ownName is about hosts whose own name resolves to loopback, as Debian's installer leaves it. torch is told an
-// interface to use; JAX on CPUs takes the address of the name (its gloo context) and ends with "connection refused" from
-// 127.0.1.1.
+// interface to use; JAX on CPUs takes the address of the name (its gloo context) and ends with "connection refused"
+// from 127.0.1.1.
 func ownName(h *rule.Host) rule.Findings {
 	addrs := h.Facts.HostnameAddrs
 	leadsOut := slices.ContainsFunc(addrs, func(addr string) bool {

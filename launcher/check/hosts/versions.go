@@ -186,7 +186,8 @@ func torchMissing(in *rule.Input) (found rule.Findings) {
 	return found
 }
 
-// sharedGPUs tells of ranks whose devices NCCL does not take: they share some, or have MIG devices (see nccl.OnDevices).
+// sharedGPUs tells of ranks whose devices NCCL does not take: they share some, or have MIG devices (see
+// nccl.OnDevices).
 func sharedGPUs(h *rule.Host) rule.Findings {
 	if h.In.Plan.Backend != "nccl" {
 		return nil

@@ -47,10 +47,10 @@ func Plan(job *config.Job, hosts []facts.Host) (*plan.Plan, []plan.Problem) {
 	for i, h := range p.Hosts {
 		in.Hosts = append(in.Hosts, rule.Host{Name: h.Name, Facts: hosts[i]})
 	}
-	p.Warnings = slices.DeleteFunc(slices.Concat(p.Warnings, problemsOf(rule.Collect(in, Rules...))), func(found plan.Problem) bool {
-		return slices.Contains(job.Check.Ignore, found.Code)
-	})
-	p.Notes = slices.Concat(p.Notes, problemsOf(rule.Collect(in, Notes...)))
+	p.Notes = append(p.Notes, problemsOf(rule.Collect(in, Notes...))...)
+	p.Warnings = append(p.Warnings, problemsOf(rule.Collect(in, Rules...))...)
+	isIgnored := func(w plan.Problem) bool { return slices.Contains(job.Check.Ignore, w.Code) }
+	p.Warnings = slices.DeleteFunc(p.Warnings, isIgnored)
 	return p, nil
 }
 

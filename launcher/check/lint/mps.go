@@ -13,8 +13,8 @@ import (
 	"github.com/muster-dev/muster/launcher/plan/place"
 )
 
-// mpsSettings tells what MPS does not do for the job's ranks together, and of daemons that ranks become clients of though
-// nobody has asked for that.
+// mpsSettings tells what MPS does not do for the job's ranks together, and of daemons that ranks become clients of
+// though nobody has asked for that.
 func mpsSettings(in *rule.Input) (found rule.Findings) {
 	for i := range in.Hosts {
 		h := &in.Hosts[i]

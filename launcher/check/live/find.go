@@ -61,9 +61,9 @@ func (p placements) held() []held {
 	return all
 }
 
-// rankWords are ranks, or the tasks that have their places, as people name them: rank 3,
+// describeRanks are ranks, or the tasks that have their places, as people name them: rank 3,
 // ranks 1-7.
-func (w *Watch) rankWords(ranks []int) string {
+func (w *Watch) describeRanks(ranks []int) string {
 	numbers := make([]int, len(ranks))
 	for i, rank := range ranks {
 		numbers[i] = w.number(rank)
@@ -79,17 +79,17 @@ func (w *Watch) number(place int) int {
 	return place
 }
 
-// deviceWords name a device and whose it is: GPU 0 (0000:1b:00.0), which is rank 0's.
-func (w *Watch) deviceWords(x held) string {
+// describeDevice name a device and whose it is: GPU 0 (0000:1b:00.0), which is rank 0's.
+func (w *Watch) describeDevice(x held) string {
 	switch d := x.device; {
 	case d == nil && x.beside != "":
 		return fmt.Sprintf("%s (%s), which the plan does not have", x.beside, x.UUID)
 	case d == nil:
 		return fmt.Sprintf("a GPU that the plan does not have (%s)", x.UUID)
 	case len(d.ranks) == 1:
-		return fmt.Sprintf("%s (%s), which is %s's", d.Device, d.PCI, w.rankWords(d.ranks))
+		return fmt.Sprintf("%s (%s), which is %s's", d.Device, d.PCI, w.describeRanks(d.ranks))
 	default:
-		return fmt.Sprintf("%s (%s), which belongs to %s", d.Device, d.PCI, w.rankWords(d.ranks))
+		return fmt.Sprintf("%s (%s), which belongs to %s", d.Device, d.PCI, w.describeRanks(d.ranks))
 	}
 }
 
@@ -123,7 +123,7 @@ func (w *Watch) sayExtra(h *watchedHost, all placements) {
 	for _, group := range w.newByDevice(h, codes.ExtraGPU, all) {
 		x := group[0].held
 		w.say(group.finding(h, codes.ExtraGPU), "", h.placementFix(x.device), "%s on %s opened %s: memory of it is taken%s, and what is put there by mistake is not where it belongs",
-			w.rankWords(group.ranks()), h.name, w.deviceWords(x), total(group.held()))
+			w.describeRanks(group.ranks()), h.name, w.describeDevice(x), total(group.held()))
 	}
 }
 
@@ -137,7 +137,7 @@ func (w *Watch) sayWrong(h *watchedHost, all placements) {
 				gave = fmt.Sprintf("the plan gave it %s (%s)", *d, d.PCI)
 			}
 		}
-		w.say(group.finding(h, codes.WrongGPU), "", h.placementFix(x.device), "%s on %s %s on %s; %s", w.rankWords(ranks), h.name, verb, w.deviceWords(x), gave)
+		w.say(group.finding(h, codes.WrongGPU), "", h.placementFix(x.device), "%s on %s %s on %s; %s", w.describeRanks(ranks), h.name, verb, w.describeDevice(x), gave)
 	}
 }
 
@@ -147,8 +147,9 @@ func (w *Watch) sayShared(h *watchedHost, wrong placements, byRank [][]held) {
 		ranks := []int{}
 		strangers := 0
 		for i, r := range h.ranks {
-			isStranger := slices.ContainsFunc(wrong, func(p placement) bool { return p.rank == r && p.held.device == d })
-			isOwner := slices.Contains(d.ranks, r.Rank.Rank) && slices.ContainsFunc(byRank[i], func(x held) bool { return x.device == d })
+			isOn := func(x held) bool { return x.device == d }
+			isStranger := slices.ContainsFunc(wrong, func(p placement) bool { return p.rank == r && isOn(p.held) })
+			isOwner := slices.Contains(d.ranks, r.Rank.Rank) && slices.ContainsFunc(byRank[i], isOn)
 			if isStranger {
 				strangers++
 			}
@@ -164,7 +165,7 @@ func (w *Watch) sayShared(h *watchedHost, wrong placements, byRank [][]held) {
 			means = "NCCL refuses that (\"Duplicate GPU detected\") or hangs"
 		}
 		w.say(rule.Finding{Code: codes.SharedGPU, Host: h.name, GPU: &d.Index}, "", h.placementFix(d),
-			"%s on %s are all on %s: %s", w.rankWords(ranks), h.name, w.deviceWords(held{device: d}), means)
+			"%s on %s are all on %s: %s", w.describeRanks(ranks), h.name, w.describeDevice(held{device: d}), means)
 	}
 }
 
@@ -198,7 +199,7 @@ func (w *Watch) sayChildren(h *watchedHost, all placements) {
 	}
 	first := fresh[0].held
 	w.say(f, "", "data loader workers should not touch CUDA: leave tensors on the CPU in dataset and collate_fn, and move them in the training loop. Each process costs a context of some hundred MiB",
-		"%s of %s on %s %s memory of GPUs by %s%s: %s", children, w.rankWords(ranks), h.name, hold, self, total(fresh.held()), describeHolder(first.Holder)+andMore(len(fresh)-1))
+		"%s of %s on %s %s memory of GPUs by %s%s: %s", children, w.describeRanks(ranks), h.name, hold, self, total(fresh.held()), describeHolder(first.Holder)+andMore(len(fresh)-1))
 }
 
 func andMore(n int) string {
@@ -217,7 +218,8 @@ func (w *Watch) sayWithout(h *watchedHost, s Sight, byRank [][]held, served map[
 		if since >= noGPUWarn {
 			long = "warn"
 		}
-		isSilent := since >= noGPUInfo && r.Device != nil && !r.ended && !r.proven && len(byRank[i]) == 0 && !served[r.Device.UUID]
+		isSilent := since >= noGPUInfo && r.Device != nil && !r.ended && !r.proven &&
+			len(byRank[i]) == 0 && !served[r.Device.UUID]
 		if isSilent && (s.Blind == "" || h.isEmpty(r, s)) && w.grew(h, codes.RankWithoutGPU, fmt.Sprint(long, w.number(r.Rank.Rank)), 1) {
 			ranks = append(ranks, r.Rank.Rank)
 			if long == "warn" {
@@ -235,7 +237,7 @@ func (w *Watch) sayWithout(h *watchedHost, s Sight, byRank [][]held, served map[
 		f.Rank, f.GPU, have, gave = &ranks[0], &d.Index, "has", fmt.Sprintf("the plan gave it %s (%s)", *d, d.PCI)
 	}
 	w.say(f, severity, "it may still import or read data: py-spy dump --pid PID shows where it is; if it trains on the CPU, see whether torch.cuda.is_available() there",
-		"%s on %s %s opened no GPU %d s after the start; %s", w.rankWords(ranks), h.name, have, int(s.At-h.ranks[ranks[0]-h.part.FirstRank].began), gave)
+		"%s on %s %s opened no GPU %d s after the start; %s", w.describeRanks(ranks), h.name, have, int(s.At-h.ranks[ranks[0]-h.part.FirstRank].began), gave)
 }
 
 // emptyAs is how much more than before the start may be in use of a device that nobody
@@ -276,7 +278,7 @@ func (w *Watch) sayForeign(h *watchedHost, others []held) {
 			severity = rule.Info
 		}
 		w.say(f, severity, "ask whose it is to leave it; the run may be short of memory there, or slow",
-			"%sa process that is not of this run has come to %s: %s", f.Where(), w.deviceWords(held{device: d}), rule.Holders(words))
+			"%sa process that is not of this run has come to %s: %s", f.Where(), w.describeDevice(held{device: d}), rule.Holders(words))
 	}
 }
 
@@ -294,6 +296,6 @@ func (w *Watch) sayCrowded(h *watchedHost, others []held) {
 		}
 		f := rule.Finding{Code: codes.CrowdedGPU, Host: h.name, GPU: &d.Index}
 		w.say(f, "", h.placementFix(d)+"; data loaders should not touch CUDA",
-			"%s%d processes hold memory of %s: whose they are cannot be seen there, other ranks or data loaders most likely", f.Where(), n, w.deviceWords(held{device: d}))
+			"%s%d processes hold memory of %s: whose they are cannot be seen there, other ranks or data loaders most likely", f.Where(), n, w.describeDevice(held{device: d}))
 	}
 }

@@ -47,7 +47,9 @@ func (w *Watch) sayNoClients(h *watchedHost, d *watchedDevice, m gpu.MPSClients,
 			continue
 		}
 		for _, x := range byRank[i] {
-			if _, client := m.Clients[x.PID]; x.device == d && !client && h.lasts(x.PID, at) && w.grew(h, codes.NotMPSClient, fmt.Sprint(r.Rank.Rank), 1) {
+			_, isClient := m.Clients[x.PID]
+			isAlone := x.device == d && !isClient && h.lasts(x.PID, at)
+			if isAlone && w.grew(h, codes.NotMPSClient, fmt.Sprint(r.Rank.Rank), 1) {
 				ranks = append(ranks, r.Rank.Rank)
 				break
 			}
@@ -65,7 +67,7 @@ func (w *Watch) sayNoClients(h *watchedHost, d *watchedDevice, m gpu.MPSClients,
 		verb = "is"
 	}
 	w.say(f, "", "see whether the script or a wrapper sets CUDA_MPS_PIPE_DIRECTORY anew or clears the environment (env -i, sudo, a container without the folder): leave it as muster sets it",
-		"%s on %s %s on %s and no client of its MPS daemon: it takes turns with the others, and has none of the limits", w.rankWords(ranks), h.name, verb, d.Device)
+		"%s on %s %s on %s and no client of its MPS daemon: it takes turns with the others, and has none of the limits", w.describeRanks(ranks), h.name, verb, d.Device)
 }
 
 // lasts reports whether a process was seen without the daemon for a while.

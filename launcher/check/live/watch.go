@@ -66,9 +66,11 @@ func New(p *plan.Plan) *Watch {
 	w := &Watch{plan: p, tasks: map[int]int{}, said: map[string]int{}}
 	for i, part := range p.Hosts {
 		claims, _ := p.Claims(i)
-		h := &watchedHost{name: part.Name, at: i, part: part, shared: claims == nil, beside: device.InstanceNames(p.Facts[i].Devices)}
+		h := &watchedHost{name: part.Name, at: i, part: part, shared: claims == nil}
+		h.beside = device.InstanceNames(p.Facts[i].Devices)
 		for _, before := range p.Before(i) {
-			h.devices = append(h.devices, &watchedDevice{Device: before.Device, ranks: rule.RanksOf(p, i, before.Device), before: before})
+			ranks := rule.RanksOf(p, i, before.Device)
+			h.devices = append(h.devices, &watchedDevice{Device: before.Device, ranks: ranks, before: before})
 		}
 		for _, r := range p.Ranks[part.FirstRank : part.FirstRank+part.Ranks] {
 			h.ranks = append(h.ranks, &watchedRank{Rank: r, proven: r.Device == nil, away: -1})
@@ -260,7 +262,8 @@ func (h *watchedHost) judge(r *watchedRank, main []held) (own bool, away []held)
 			away = append(away, x)
 		}
 	}
-	if own && len(away) > 1 && len(main) >= len(h.devices) && !slices.ContainsFunc(away, func(x held) bool { return x.Bytes != nil }) {
+	isMeasured := slices.ContainsFunc(away, func(x held) bool { return x.Bytes != nil })
+	if own && len(away) > 1 && len(main) >= len(h.devices) && !isMeasured {
 		away = nil // on all of them, and how much is not told: peer-to-peer, most likely
 	}
 	return own, away

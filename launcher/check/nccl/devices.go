@@ -10,15 +10,15 @@ import (
 const multiRank = "NCCL_MULTI_RANK_GPU_ENABLE"
 
 var (
-	// sharedSince is the release from which on ranks may share a GPU where NCCL_MULTI_RANK_GPU_ENABLE=1 says so. Before,
-	// NCCL refuses ("Duplicate GPU detected"): it tells GPUs apart by PCI address, so that MPS does not help (nccl issues
-	// 103, 231, 418).
+	// sharedSince is the release from which on ranks may share a GPU where NCCL_MULTI_RANK_GPU_ENABLE=1 says so.
+	// Before, NCCL refuses ("Duplicate GPU detected"): it tells GPUs apart by PCI address, so that MPS does not help
+	// (nccl issues 103, 231, 418).
 	sharedSince = Release{2, 30, 0}
 	// migSince is the release from which on NCCL takes MIG devices, several of one GPU too, as an experiment, and with
 	// drivers of CUDA 13.0 and newer (user guide 2.31, Using MIG instances). From 2.5 on older ones take two of one GPU
 	// for one GPU, as both have its PCI address (nccl issue 1716), and the MIG guide says of them that NCCL is not
-	// supported. Drivers since R570 let devices of one GPU reach each other directly, those of different GPUs never (MIG
-	// guide, Application Considerations).
+	// supported. Drivers since R570 let devices of one GPU reach each other directly, those of different GPUs never
+	// (MIG guide, Application Considerations).
 	migSince = Release{2, 31, 0}
 )
 

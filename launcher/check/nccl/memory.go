@@ -33,7 +33,7 @@ func BufferCost(bufferSize uint64, channels, peers int) uint64 {
 
 // Buffers are what a communicator's buffers take of a GPU at least and at most, in bytes: with a ring only, and with a
 // tree on top of it. size is NCCL_BUFFSIZE and maxChannels the limit that the user has set; 0 where nothing is set.
-func Buffers(size uint64, maxChannels int) (least, most uint64) {
+func Buffers(size uint64, maxChannels int) (low, high uint64) {
 	size, maxChannels = cmp.Or(size, DefaultBuffer), cmp.Or(maxChannels, usualChannels)
 	return BufferCost(size, maxChannels, fewestPeers), BufferCost(size, maxChannels, maxPeers)
 }
@@ -46,9 +46,9 @@ func BufferNote(size uint64, maxChannels int, communicators []string) string {
 		assumed = "with about"
 	}
 	cost := func(size uint64, communicators int) string {
-		least, most := Buffers(size, maxChannels)
+		low, high := Buffers(size, maxChannels)
 		gib := float64(communicators) / (1 << 30)
-		return fmt.Sprintf("%.1f GiB to %.1f GiB", gib*float64(least), gib*float64(most))
+		return fmt.Sprintf("%.1f GiB to %.1f GiB", gib*float64(low), gib*float64(high))
 	}
 	unit, each := "MiB", uint64(1<<20)
 	if size%each != 0 {

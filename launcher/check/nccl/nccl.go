@@ -91,7 +91,8 @@ func (r Release) since(other Release) bool {
 }
 
 func (r Release) compare(other Release) int {
-	return cmp.Or(cmp.Compare(r.Major, other.Major), cmp.Compare(r.Minor, other.Minor), cmp.Compare(r.Patch, other.Patch))
+	minor := cmp.Or(cmp.Compare(r.Minor, other.Minor), cmp.Compare(r.Patch, other.Patch))
+	return cmp.Or(cmp.Compare(r.Major, other.Major), minor)
 }
 
 func (r Release) String() string {

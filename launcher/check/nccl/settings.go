@@ -15,7 +15,7 @@ const (
 	AsNumber       Form = "number"       // 3
 	AsMode         Form = "mode"         // a number, or true or false for 1 and 0
 	AsWord         Form = "word"         // "NVL"
-	AsWords        Form = "words"        // ["INIT", "NET"], or as NCCL has it: "INIT,NET"
+	AsWordList     Form = "words"        // ["INIT", "NET"], or as NCCL has it: "INIT,NET"
 	AsAlgorithms   Form = "algorithms"   // ["Ring", "Tree"], or as NCCL has it: "ring;allreduce:tree"
 	AsNames        Form = "names"        // ["eth0", "eth1"] for exactly these, or as NCCL has it: "^docker"
 	AsPath         Form = "path"         // "/tmp/nccl.%h.%p"

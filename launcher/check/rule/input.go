@@ -136,7 +136,8 @@ func (g *GPU) Answers() bool { return g.State == gpu.StateOK || g.State == "" }
 
 // Sisters are the other GPUs of the same kind on the host that answer.
 func (g *GPU) Sisters() []*GPU {
-	return slices.DeleteFunc(slices.Clone(g.Host.GPUs), func(s *GPU) bool { return s == g || s.Name != g.Name || !s.Answers() })
+	others := func(s *GPU) bool { return s == g || s.Name != g.Name || !s.Answers() }
+	return slices.DeleteFunc(slices.Clone(g.Host.GPUs), others)
 }
 
 // Find makes a finding about the GPU.
@@ -185,14 +186,14 @@ func (h *Host) IsGivenPart() bool {
 	return h.Facts.Container != "" || h.Facts.Environ["SLURM_JOB_ID"] != ""
 }
 
-// ByNetwork reports whether the ranks' data crosses hosts by NCCL, which takes InfiniBand where it finds some. Without a
-// plan it may.
+// ByNetwork reports whether the ranks' data crosses hosts by NCCL, which takes InfiniBand where it finds some. Without
+// a plan it may.
 func (in *Input) ByNetwork() bool {
 	return in.Plan == nil || len(in.Hosts) > 1 && in.Plan.Backend == "nccl"
 }
 
-// Variable is what a host's first rank is given by the job file; defaults do not count, and secrets are not looked into,
-// as findings quote what they are about.
+// Variable is what a host's first rank is given by the job file; defaults do not count, and secrets are not looked
+// into, as findings quote what they are about.
 func (h *Host) Variable(name string) string {
 	if h.Part.Ranks == 0 {
 		return ""
@@ -261,7 +262,8 @@ func IsMPSServer(command string) bool { return Program(command) == "nvidia-cuda-
 
 // IsSister reports whether another host has GPUs of the same kind, and both are whole machines.
 func (h *Host) IsSister(o *Host) bool {
-	return len(h.GPUs) > 0 && len(o.GPUs) > 0 && h.GPUs[0].Name == o.GPUs[0].Name && !h.IsGivenPart() && !o.IsGivenPart()
+	isWhole := !h.IsGivenPart() && !o.IsGivenPart()
+	return isWhole && len(h.GPUs) > 0 && len(o.GPUs) > 0 && h.GPUs[0].Name == o.GPUs[0].Name
 }
 
 // Names are the names of hosts.

@@ -16,8 +16,8 @@ var (
 	oldLevels = []string{"LOC", "PIX", "PXB", "PHB", "SYS"}
 )
 
-// AllowsP2P reports whether NCCL may have GPUs reach into each other's memory by a way as nvidia-smi topo names it, with
-// these values of NCCL_P2P_DISABLE and NCCL_P2P_LEVEL. A level that NCCL does not know leaves it to NCCL.
+// AllowsP2P reports whether NCCL may have GPUs reach into each other's memory by a way as nvidia-smi topo names it,
+// with these values of NCCL_P2P_DISABLE and NCCL_P2P_LEVEL. A level that NCCL does not know leaves it to NCCL.
 func AllowsP2P(way, disable, level string) bool {
 	if off := readNumber(disable, 0); off.n == 1 && !off.huge {
 		return false
