@@ -41,6 +41,7 @@ var deviceHints = []string{
 func ConcernsDevice(output []byte) bool {
 	output = bytes.ToLower(output)
 	return slices.ContainsFunc(
-		slices.Concat(AllocatorFull, ArenaFull, DriverFull, LibraryFull, ECCError, DeviceLost, DeviceFault, deviceHints),
+		slices.Concat(AllocatorFull, ArenaFull, DriverFull, LibraryFull, ECCError, DeviceLost, DeviceFault,
+			deviceHints),
 		func(phrase string) bool { return bytes.Contains(output, bytes.ToLower([]byte(phrase))) })
 }

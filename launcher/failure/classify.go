@@ -42,14 +42,15 @@ func (e Evidence) classify() verdict.Verdict {
 
 // weighOutput weighs what a worker wrote against how it ended and what its host saw.
 func (e Evidence) weighOutput(words output.Said, found bool) verdict.Verdict {
-	if v, sick := e.hardware(); sick && (!found || words.Kind != output.Cause || v.Class == words.Verdict.Class || isHardware(v)) {
+	says := found && words.Kind == output.Cause // it has a cause of its own
+	if v, sick := e.hardware(); sick && (!says || v.Class == words.Verdict.Class || isHardware(v)) {
 		v.After = e.Sent
 		// A fault of a program is that of the one that ended by itself.
-		if e.Sent == "" || isHardware(v) || found && words.Kind == output.Cause {
+		if e.Sent == "" || isHardware(v) || says {
 			return v
 		}
 	}
-	if e.Sent != "" && (!found || words.Kind != output.Cause || saysStopped(words.Verdict)) {
+	if e.Sent != "" && (!says || saysStopped(words.Verdict)) {
 		return stopped(e)
 	}
 	if v, ok := e.killed(words, found); ok {
@@ -132,7 +133,8 @@ func (e Evidence) addFacts(v *verdict.Verdict) {
 		v.Numbers[verdict.NumDiskTotal], v.Numbers[verdict.NumDiskFree] = float64(s.Total), float64(s.Free)
 	}
 	if g := e.failing(*v); g != nil && g.Before != nil {
-		v.Numbers[verdict.NumDeviceUsed], v.Numbers[verdict.NumDeviceTotal] = float64(g.Before.Used), float64(g.Before.Total)
+		v.Numbers[verdict.NumDeviceUsed] = float64(g.Before.Used)
+		v.Numbers[verdict.NumDeviceTotal] = float64(g.Before.Total)
 	}
 	if g := e.failing(*v); g != nil && g.After != nil {
 		v.Numbers[verdict.NumDeviceAfter] = float64(g.After.Used)

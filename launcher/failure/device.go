@@ -112,7 +112,8 @@ func (e Evidence) weighGPUMemory(v *verdict.Verdict) {
 		v.Become(class.OOMImbalance, verdict.Likely, fmt.Sprintf("several ranks of the run use GPU %d: %s of it are not this rank's", g.Index, text.Size(held.ranks, 2)))
 	case foreignDecides(g, held, *v):
 		v.Become(class.OOMForeign, verdict.Certain, fmt.Sprintf("GPU %d is used by somebody else too: %s", g.Index, strings.Join(held.names, ", ")))
-	case (v.Class == class.OOMCapacity || v.Class == class.OOMForeign && held.own > 0 && held.foreign == 0) && othersIdle(e, g):
+	case (v.Class == class.OOMCapacity || v.Class == class.OOMForeign && held.own > 0 && held.foreign == 0) &&
+		othersIdle(e, g):
 		v.Become(class.OOMImbalance, verdict.Likely, fmt.Sprintf("GPU %d is full while the other GPUs of the plan are not half full: tensors on the wrong device, or an uneven split", g.Index))
 	case v.Class == class.OOMForeign && g.Before != nil && held.own > 0 && held.foreign == 0:
 		v.Become(class.OOMCapacity, verdict.Likely, fmt.Sprintf("GPU %d is too small for the program: nobody else held memory on it", g.Index))

@@ -124,7 +124,7 @@ func TestAnXidOfBothReportsCountsOnce(t *testing.T) {
 	e.Kernel = []string{line("0000:0f:00", "48", "DBE at once"), line("0000:0f:00", "63", "row remap"), line("0000:1f:00", "79", "another's")}
 	var told []string
 	for _, x := range e.xids() {
-		told = append(told, x.words())
+		told = append(told, x.String())
 	}
 	want := []string{"Xid 48 of GPU 4 (pid=1, name=python, DBE at once)", "Xid 48 of GPU 4", "Xid 63 of the GPU at 0000:0f:00 (pid=1, name=python, row remap)"}
 	if !slices.Equal(told, want) {

@@ -91,11 +91,13 @@ func First(all []RankEvidence, events []Event) (first Found, ok bool) {
 		return Found{Rank: NoRank}, false
 	}
 	slices.SortStableFunc(failures, func(a, b Consequence) int {
-		return cmp.Or(cmp.Compare(tierOf(a.Verdict), tierOf(b.Verdict)), cmp.Compare(a.At, b.At), cmp.Compare(a.Rank, b.Rank))
+		return cmp.Or(cmp.Compare(tierOf(a.Verdict), tierOf(b.Verdict)),
+			cmp.Compare(a.At, b.At), cmp.Compare(a.Rank, b.Rank))
 	})
 	best := 0
 	for i, f := range failures {
-		if tierOf(f.Verdict) == tierOf(failures[0].Verdict) && f.At <= failures[0].At+together && rating(f.Verdict) > rating(failures[best].Verdict) {
+		isSame := tierOf(f.Verdict) == tierOf(failures[0].Verdict) && f.At <= failures[0].At+together
+		if isSame && rating(f.Verdict) > rating(failures[best].Verdict) {
 			best = i
 		}
 	}

@@ -30,7 +30,7 @@ func (e Evidence) hardware() (verdict.Verdict, bool) {
 			v.Said, v.Since = g.Lost, g.LostAt
 			v.AddEvidence(v.Message)
 			for _, x := range xids {
-				v.AddEvidence(x.words())
+				v.AddEvidence(x.String())
 			}
 			return v, true
 		}
@@ -73,7 +73,9 @@ func (e Evidence) xids() []seenXid {
 			continue
 		}
 		for _, x := range g.Xids {
-			same := slices.IndexFunc(logged, func(k kernel.Xid) bool { return k.Number == x.Number && samePCI(g.PCI, k.PCI) })
+			same := slices.IndexFunc(logged, func(k kernel.Xid) bool {
+				return k.Number == x.Number && samePCI(g.PCI, k.PCI)
+			})
 			if same >= 0 {
 				x.Text = cmp.Or(x.Text, logged[same].Text)
 				logged = slices.Delete(logged, same, same+1)
@@ -150,7 +152,7 @@ func ofXids(xids []seenXid) (verdict.Verdict, bool) {
 		v.Message = fmt.Sprintf("the driver reported Xid %d of %s, caused by Xid %d: %s", x.Number, x.gpu, x.by, x.known.Meaning)
 	}
 	for _, x := range xids {
-		v.AddEvidence(x.words())
+		v.AddEvidence(x.String())
 	}
 	return v, true
 }
@@ -168,10 +170,10 @@ func contained(v *verdict.Verdict, xids []seenXid) {
 	v.AddNote("the error was contained to this program; the GPU wants a reset before the next long job")
 }
 
-func (x seenXid) words() string {
-	words := fmt.Sprintf("Xid %d of %s", x.Number, x.gpu)
+func (x seenXid) String() string {
+	text := fmt.Sprintf("Xid %d of %s", x.Number, x.gpu)
 	if x.Text != "" {
-		words += fmt.Sprintf(" (%s)", verdict.Excerpt(x.Text))
+		text += fmt.Sprintf(" (%s)", verdict.Excerpt(x.Text))
 	}
-	return words
+	return text
 }

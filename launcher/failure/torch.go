@@ -50,7 +50,7 @@ func (e Evidence) torchOf(v verdict.Verdict) *observe.TorchDevice {
 	} else if g := e.failing(v); g != nil && g.Seen >= 0 {
 		device, named = g.Seen, true
 	}
-	var most *observe.TorchDevice
+	var largest *observe.TorchDevice
 	if e.Observed == nil || e.Observed.Torch == nil {
 		return nil
 	}
@@ -61,9 +61,9 @@ func (e Evidence) torchOf(v verdict.Verdict) *observe.TorchDevice {
 		case named && t.Device != device:
 		case !named && t.Device != devices[0].Device:
 			return nil // several devices, and nothing says which
-		case most == nil || t.Reserved > most.Reserved:
-			most = t
+		case largest == nil || t.Reserved > largest.Reserved:
+			largest = t
 		}
 	}
-	return most
+	return largest
 }

@@ -28,7 +28,6 @@ type warningJSON struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Host    string `json:"host,omitempty"`
-	Rank    *int   `json:"rank,omitempty"`
 }
 
 type planHostJSON struct {

@@ -42,14 +42,12 @@ type probeHostJSON struct {
 // gpuJSON is a GPU with the figures that scripts want most at hand.
 type gpuJSON struct {
 	gpu.GPU
-	MemoryTotal *uint64       `json:"memory_total"`
-	MemoryUsed  *uint64       `json:"memory_used"`
-	NUMA        *int          `json:"numa"`
-	CPUs        []int         `json:"cpus"`
-	HCAs        []string      `json:"hcas"`
-	HCALink     gpu.Link      `json:"hca_link,omitempty"`
-	Run         string        `json:"run,omitempty"` // of muster, that has it now
-	Processes   []processJSON `json:"processes"`     // instead of that of GPU
+	MemoryTotal *uint64 `json:"memory_total"`
+	MemoryUsed  *uint64 `json:"memory_used"`
+	facts.Near
+	HCAs      []string      `json:"hcas"`          // those of Near, also where there are none
+	Run       string        `json:"run,omitempty"` // of muster, that has it now
+	Processes []processJSON `json:"processes"`     // instead of that of GPU
 }
 
 type processJSON struct {
@@ -85,8 +83,11 @@ func hostJSON(h Probed) probeHostJSON {
 	out.Source, out.Driver, out.CUDA, out.Visibility, out.Why, out.Notes = d.Source, d.Driver, d.CUDA, d.Visibility, d.Why, d.Notes
 	for i, g := range d.Inventory.GPUs {
 		near := d.Near[i]
-		out.GPUs = append(out.GPUs, gpuJSON{GPU: g, MemoryTotal: g.Memory.Total, MemoryUsed: g.Memory.Used, NUMA: near.NUMA,
-			CPUs: list(near.CPUs), HCAs: list(near.HCAs), HCALink: near.HCALink, Run: d.Taken[g.UUID], Processes: processesJSON(g.Processes, d.Owners)})
+		near.CPUs = list(near.CPUs)
+		out.GPUs = append(out.GPUs, gpuJSON{
+			GPU: g, MemoryTotal: g.Memory.Total, MemoryUsed: g.Memory.Used, Near: near, HCAs: list(near.HCAs),
+			Run: d.Taken[g.UUID], Processes: processesJSON(g.Processes, d.Owners),
+		})
 	}
 	out.Links = append(out.Links, d.Links...)
 	for _, island := range d.Islands {

@@ -151,7 +151,9 @@ func (r *reader) between(line Line) {
 		}
 	case strings.Contains(text, "Error: ") || strings.Contains(text, "Exception: "):
 		if m := bareForm.FindStringSubmatch(line.Text); m != nil {
-			r.traces = append(r.traces, Trace{First: line.At, Last: line.At, Type: m[1], Message: m[2], Linked: r.linked, Noise: r.isNoise(line.At)})
+			r.traces = append(r.traces, Trace{
+				First: line.At, Last: line.At, Type: m[1], Message: m[2], Linked: r.linked, Noise: r.isNoise(line.At),
+			})
 			r.linked = false
 		}
 	}

@@ -66,7 +66,7 @@ func (e *ending) byType() verdict.Verdict {
 		v.Said = e.Type
 	}
 	if v.Message == "" {
-		v.Message = userWords(name, v)
+		v.Message = describeException(name, v)
 	}
 	v.AddEvidence("its exception: " + v.Said)
 	if e.root != "" && e.root != v.Said {
@@ -90,7 +90,7 @@ func (e *ending) byName(name string) verdict.Verdict {
 	return verdict.Of(class.UserError, verdict.Certain)
 }
 
-func userWords(name string, v verdict.Verdict) string {
+func describeException(name string, v verdict.Verdict) string {
 	at := ""
 	if v.Where != "" {
 		at = " at " + v.Where

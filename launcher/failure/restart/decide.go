@@ -120,7 +120,7 @@ func (d *decider) worth(ladder []int) bool {
 }
 
 func (d *decider) hint() string {
-	if d.verdict.Class == class.OOMFragmentation || d.verdict.Class == class.OOMCapacity && d.verdict.Restart == class.WithConfig {
+	if d.wantsAllocator() {
 		return `on "oom" {} would have muster try an allocator setting`
 	}
 	return fmt.Sprintf("on %q { ... } restarts with what you change there", d.verdict.Class)
@@ -146,12 +146,12 @@ func (d *decider) byRule(ladder []int) bool {
 	if limit := last.limit(true); limit == 0 {
 		d.stop("on %q has attempts = 0", last.Class)
 	} else {
-		d.stop("on %q has no more to try: %s", last.Class, d.usedWords(ladder))
+		d.stop("on %q has no more to try: %s", last.Class, d.describeUsed(ladder))
 	}
 	return false
 }
 
-func (d *decider) usedWords(ladder []int) string {
+func (d *decider) describeUsed(ladder []int) string {
 	used := 0
 	for _, rule := range ladder {
 		used += d.used(rule)
@@ -204,7 +204,8 @@ func (d *decider) apply(index int, rule Rule, ladder []int) bool {
 		return true
 	}
 	// The rung before it is replaced; other classes' rules stay in force.
-	d.InForce.Rules = append(slices.DeleteFunc(d.InForce.Rules, func(i int) bool { return slices.Contains(ladder, i) }), index)
+	others := slices.DeleteFunc(d.InForce.Rules, func(i int) bool { return slices.Contains(ladder, i) })
+	d.InForce.Rules = append(others, index)
 	d.Changes = maps.Clone(rule.Settings)
 	return true
 }
@@ -223,11 +224,17 @@ func (d *decider) ownRemedy() bool {
 	case d.verdict.Class == class.OOMForeign, d.verdict.Class == class.OOMUnknown && d.verdict.Restart == class.Maybe:
 		d.WaitMemory = defaultWait
 		return true
-	case d.verdict.Class == class.OOMFragmentation, d.verdict.Class == class.OOMCapacity && d.verdict.Restart == class.WithConfig:
+	case d.wantsAllocator():
 		return d.setAllocator()
 	}
 	d.stop("%s cannot be bettered by a setting that muster could choose: on %q { ... } restarts with what you change there", d.verdict.Class, d.verdict.Class)
 	return false
+}
+
+// wantsAllocator is whether a setting of the allocator may help.
+func (d *decider) wantsAllocator() bool {
+	v := d.verdict
+	return v.Class == class.OOMFragmentation || v.Class == class.OOMCapacity && v.Restart == class.WithConfig
 }
 
 // setAllocator chooses between the two settings that help, by torch's version.

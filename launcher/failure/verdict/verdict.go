@@ -81,7 +81,8 @@ const (
 // Of is a verdict of the class, as far as the table knows.
 func Of(name, confidence string) Verdict {
 	c, _ := class.Find(name)
-	return Verdict{Class: name, Confidence: confidence, Restart: c.Restart, Consequence: c.Consequence, Numbers: map[string]float64{}}
+	return Verdict{Class: name, Confidence: confidence, Restart: c.Restart, Consequence: c.Consequence,
+		Numbers: map[string]float64{}}
 }
 
 // AddEvidence adds what decided; empty texts are left out.
