@@ -9,6 +9,8 @@ import (
 
 	"github.com/muster-dev/muster/launcher/check/codes"
 	"github.com/muster-dev/muster/launcher/config/decode"
+	"github.com/muster-dev/muster/launcher/config/expr"
+	"github.com/muster-dev/muster/launcher/config/library"
 	"github.com/muster-dev/muster/launcher/internal/text"
 )
 
@@ -42,14 +44,16 @@ func decodeCheck(b *decode.Block) Check {
 	return check
 }
 
-// doubt reports a finding about a value of the job file as the check block wants it.
-func (c Check) doubt(f *decode.File, code string, at hcl.Range, title, format string, args ...any) {
-	switch {
-	case slices.Contains(c.Ignore, code):
-	case c.Severity[code] == codes.Fail:
-		f.Error(at, title, format+" The check block has %s refuse the job.", append(args, code)...)
-	default:
-		f.Warn(at, title, format, args...)
+// doubt reports findings about values of the job file as the check block wants it.
+func (c Check) doubt(f *expr.Evaluator) library.Doubt {
+	return func(code string, at hcl.Range, title, format string, args ...any) {
+		switch {
+		case slices.Contains(c.Ignore, code):
+		case c.Severity[code] == codes.Fail:
+			f.Error(at, title, format+" The check block has %s refuse the job.", append(args, code)...)
+		default:
+			f.Warn(at, title, format, args...)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config/decode"
 	"github.com/muster-dev/muster/launcher/config/diagnostic"
 	"github.com/muster-dev/muster/launcher/config/expr"
+	"github.com/muster-dev/muster/launcher/config/library"
 )
 
 var fileSchema = decode.Schema{
@@ -95,10 +96,10 @@ func decodeJob(src Source, b *decode.Block) *Job {
 		job.Backend = "none"
 	}
 	job.Check = decodeCheck(b.Block("check"))
-	job.NCCL = decodeNCCL(b.Block("nccl"), job)
-	job.Allocator = decodeAllocator(b.Block("allocator"))
+	job.NCCL = library.DecodeNCCL(b.Block("nccl"), job.Backend, job.Check.doubt(b.File.Evaluator))
+	job.Allocator = library.DecodeAllocator(b.Block("allocator"))
 	job.MPS = decodeMPS(b.Block("mps"), ranks.placement)
-	job.Memory = decodeMemory(b.Block("memory"), job.Placement.Groups)
+	job.Memory = library.DecodeMemory(b.Block("memory"), groupNames(job.Placement.Groups))
 	base := Host{Devices: ranks.devices, Workdir: decode.Path(b.Arg("workdir")), Setup: decode.Text(b.Arg("setup"))}
 	base.setRanks(ranks.perHost)
 	decodeHosts(src, job, b.Block("hosts"), base)

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config/diagnostic"
 	"github.com/muster-dev/muster/launcher/config/envvar"
 	"github.com/muster-dev/muster/launcher/config/expr"
+	"github.com/muster-dev/muster/launcher/config/library"
 	"github.com/muster-dev/muster/launcher/plural"
 )
 
@@ -163,7 +164,9 @@ func (e envReader) sensitiveName(env hclsyntax.Expression) {
 }
 
 // add adds one variable where its value is good.
-func (e envReader) add(entries []envEntry, name string, at hcl.Range, value cty.Value, env hclsyntax.Expression) []envEntry {
+func (e envReader) add(
+	entries []envEntry, name string, at hcl.Range, value cty.Value, env hclsyntax.Expression,
+) []envEntry {
 	entry := envEntry{EnvVar: EnvVar{Name: name, Source: decode.SourceAt(at), Sensitive: value.ContainsMarked()}}
 	value, _ = value.UnmarkDeep()
 	if value.IsNull() {
@@ -215,13 +218,27 @@ func tryEnv(f *decode.File, job *Job) {
 			rank := &RankScope{Global: before, WorldSize: world, HostName: host.Name, HostIndex: i, Trial: true}
 			e := envReader{f.Evaluator, f.Scope.Context(rank), job.Program == ProgramJAX}
 			vars := e.merge(map[string]EnvVar{}, job.env, host.env)
-			vars = slices.DeleteFunc(vars, func(v EnvVar) bool { return v.Sensitive })
-			warnOfNCCL(f, job, host, vars)
-			warnOfAllocator(f, job, host, vars)
+			warnOfEnv(f.Evaluator, job, host, vars)
 		}
 		if before += host.PerHost; host.PerHost == 0 {
 			before = -len(hosts) * maxPerHost
 		}
+	}
+}
+
+// warnOfEnv says what libraries would make of variables that are no secrets.
+func warnOfEnv(f *expr.Evaluator, job *Job, host Host, vars []EnvVar) {
+	var shown []library.Var
+	for _, v := range vars {
+		if !v.Sensitive {
+			key, at := envPlace(v, host.env, job.env)
+			shown = append(shown, library.Var{Name: v.Name, Value: v.Value, Source: v.Source, Key: key, At: at})
+		}
+	}
+	doubt := job.Check.doubt(f)
+	library.WarnOfAllocator(f, job.Allocator, doubt, shown)
+	if job.Backend == "" || job.Backend == "nccl" {
+		library.WarnOfNCCL(f, job.NCCL, doubt, shown)
 	}
 }
 

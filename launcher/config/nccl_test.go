@@ -21,7 +21,7 @@ func withNCCL(block, env string) (*Job, Source, hcl.Diagnostics) {
 	job := decodeFile(src, f)
 	for i, host := range job.Hosts {
 		e := envReader{f.Evaluator, f.Scope.Context(&RankScope{WorldSize: 2, HostName: host.Name, HostIndex: i}), false}
-		warnOfNCCL(f, job, host, e.merge(map[string]EnvVar{}, job.env, host.env))
+		warnOfEnv(f.Evaluator, job, host, e.merge(map[string]EnvVar{}, job.env, host.env))
 	}
 	return job, src, f.Diagnostics()
 }

@@ -259,6 +259,13 @@ func decodeGroups(a *decode.Arg, b *decode.Block) (found []Group) {
 	return found
 }
 
+func groupNames(groups []Group) (names []string) {
+	for _, g := range groups {
+		names = append(names, g.Name)
+	}
+	return names
+}
+
 // checkNesting checks that each size divides the next larger one. Groups are of ranks in
 // a row: otherwise one of them would lie across the border of two larger ones.
 func checkNesting(f *decode.File, large, small Group) {

@@ -16,6 +16,7 @@ import (
 	"github.com/muster-dev/muster/launcher/config/decode"
 	"github.com/muster-dev/muster/launcher/config/diagnostic"
 	"github.com/muster-dev/muster/launcher/config/expr"
+	"github.com/muster-dev/muster/launcher/config/library"
 	"github.com/muster-dev/muster/launcher/failure/class"
 	"github.com/muster-dev/muster/launcher/failure/restart"
 	"github.com/muster-dev/muster/launcher/internal/text"
@@ -109,8 +110,8 @@ func decodeRule(b *decode.Block, job *Job) RestartRule {
 		Class:      b.Label,
 		Attempts:   decodeAttempts(b.Arg("attempts"), restart.Unset),
 		WaitMemory: decode.Duration(b.Arg("wait_memory"), restart.Unset, time.Second, maxWait),
-		NCCL:       decodeNCCL(b.Block("nccl"), job),
-		Allocator:  decodeAllocator(b.Block("allocator")),
+		NCCL:       library.DecodeNCCL(b.Block("nccl"), job.Backend, job.Check.doubt(b.File.Evaluator)),
+		Allocator:  library.DecodeAllocator(b.Block("allocator")),
 		Range:      b.At,
 		env:        decode.EnvExpr(b.Arg("env")),
 	}
@@ -187,7 +188,7 @@ func ruleSettings(f *decode.File, rule RestartRule, job *Job) map[string]string 
 			settings["nccl."+s.Attr] = s.Value
 		}
 	}
-	for _, name := range allocatorSchema.Args {
+	for _, name := range library.AllocatorArgs() {
 		if written, _, set := rule.Allocator.Sets(allocator.Key(name)); set {
 			name, value, _ := strings.Cut(written, " = ")
 			settings["allocator."+name] = strings.Trim(value, `"`)
@@ -205,7 +206,8 @@ func (e envReader) settings(expr hclsyntax.Expression) map[string]string {
 	settings := map[string]string{}
 	if object, ok := expr.(*hclsyntax.ObjectConsExpr); ok {
 		for _, item := range object.Items {
-			if name, ok := e.file.Evaluate(item.KeyExpr, e.ctx); ok && !name.IsNull() && name.Type() == cty.String && !name.IsMarked() {
+			name, ok := e.file.Evaluate(item.KeyExpr, e.ctx)
+			if ok && !name.IsNull() && name.Type() == cty.String && !name.IsMarked() {
 				settings[name.AsString()] = "(by rank)"
 			}
 		}
@@ -228,7 +230,8 @@ func (r *Restart) Rules() *restart.Rules {
 	if r == nil {
 		return nil
 	}
-	rules := &restart.Rules{Attempts: r.Attempts, Within: r.Within.Seconds(), Backoff: r.Backoff.Seconds(), HealthyAfter: r.HealthyAfter.Seconds()}
+	rules := &restart.Rules{Attempts: r.Attempts}
+	rules.Within, rules.Backoff, rules.HealthyAfter = r.Within.Seconds(), r.Backoff.Seconds(), r.HealthyAfter.Seconds()
 	for _, on := range r.On {
 		rule := restart.Rule{Class: on.Class, Attempts: on.Attempts, WaitMemory: restart.Unset, Settings: on.Settings}
 		if on.WaitMemory != restart.Unset {

@@ -38,13 +38,13 @@ func Read(filename string, vars map[string]string, args []string) (Source, hcl.D
 
 // readUpTo reads at most a little more than so many bytes, so that a wrong file name does
 // not fill the memory.
-func readUpTo(filename string, most int64) ([]byte, error) {
+func readUpTo(filename string, limit int64) ([]byte, error) {
 	file, err := os.Open(filename)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	return io.ReadAll(io.LimitReader(file, most+1))
+	return io.ReadAll(io.LimitReader(file, limit+1))
 }
 
 func unreadable(filename string, err error) *hcl.Diagnostic {

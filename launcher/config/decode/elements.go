@@ -54,7 +54,9 @@ func Texts(a *Arg, list, element string) (found []*Arg) {
 
 // part is an element that has no place of its own.
 func part(a *Arg, value cty.Value) *Arg {
-	return &Arg{Name: a.Name, NameAt: a.NameAt, At: a.At, Expr: a.Expr, file: a.file, value: value, ok: true, evaluated: true, parent: a}
+	element := &Arg{Name: a.Name, NameAt: a.NameAt, At: a.At, Expr: a.Expr, file: a.file, parent: a}
+	element.value, element.ok, element.evaluated = value, true, true
+	return element
 }
 
 // IsEmptyList reports whether the argument is not written as a list with elements.
@@ -163,13 +165,13 @@ func noWordList(a *Arg) {
 	case isText && a.Name != "command":
 		a.Error("Wrong type", "%s is a list of words, as no shell reads it: write [%s].", a.Name, diagnostic.Quoted(word))
 	case isText:
-		a.Error("Wrong type", "command is a list of words, as no shell reads it: %s. For a shell write [\"bash\", \"-c\", %s].", quotedWords(word), diagnostic.Quoted(word))
+		a.Error("Wrong type", "command is a list of words, as no shell reads it: %s. For a shell write [\"bash\", \"-c\", %s].", listOf(word), diagnostic.Quoted(word))
 	default:
 		a.Error("Wrong type", "%s is a list of words such as [\"python\", \"train.py\"], not %s.", a.Name, a.Describe())
 	}
 }
 
-func quotedWords(line string) string {
+func listOf(line string) string {
 	words := strings.Fields(line)
 	if len(words) == 0 || len(words) > 8 || strings.ContainsAny(line, "'\"\\$`|&;<>()*?") {
 		return `write ["python", "train.py"]`

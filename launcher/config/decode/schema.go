@@ -94,7 +94,8 @@ func (b *Block) take(content *hcl.BodyContent, s Schema) {
 				"There can be one %s block in %s; the first is at %s.", found.Type, s.Where, first[0].At)
 			continue
 		}
-		inner := &Block{File: b.File, NameAt: found.TypeRange, TypeAt: found.TypeRange, At: found.DefRange, body: found.Body}
+		inner := &Block{File: b.File, NameAt: found.TypeRange, TypeAt: found.TypeRange, At: found.DefRange}
+		inner.body = found.Body
 		switch {
 		case len(found.LabelRanges) > 0:
 			inner.Label, inner.NameAt = found.Labels[0], found.LabelRanges[0]

@@ -40,7 +40,8 @@ func (f *Evaluator) IsUsed(name string) bool { return f.usedAll || f.used[name] 
 func (f *Evaluator) Diagnostics() hcl.Diagnostics { return diagnostic.Sorted(f.Diags) }
 
 func (f *Evaluator) add(severity hcl.DiagnosticSeverity, at hcl.Range, summary, detail string, extra any) {
-	f.Diags = append(f.Diags, &hcl.Diagnostic{Severity: severity, Summary: summary, Detail: detail, Subject: &at, Extra: extra})
+	diag := &hcl.Diagnostic{Severity: severity, Summary: summary, Detail: detail, Subject: &at, Extra: extra}
+	f.Diags = append(f.Diags, diag)
 }
 
 // Error reports what is wrong at a place.

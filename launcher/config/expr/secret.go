@@ -27,7 +27,8 @@ func (s *Scope) refersToSecret(expr hclsyntax.Expression) bool {
 func withoutValues(diags hcl.Diagnostics) hcl.Diagnostics {
 	hidden := make(hcl.Diagnostics, len(diags))
 	for i, diag := range diags {
-		plain := &hcl.Diagnostic{Severity: diag.Severity, Summary: diag.Summary, Detail: diag.Detail, Subject: diag.Subject}
+		plain := &hcl.Diagnostic{Severity: diag.Severity, Summary: diag.Summary, Detail: diag.Detail}
+		plain.Subject = diag.Subject
 		if diag.Summary != "Expression too large" && diag.Summary != "Number out of range" {
 			plain.Detail = "This fails for the value that it has now. What exactly is wrong is not shown, as a sensitive variable is part of it."
 		}

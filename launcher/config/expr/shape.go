@@ -19,16 +19,18 @@ func CheckShape(text []byte, filename string) *hcl.Diagnostic {
 	depth, operators := 0, 0
 	for _, token := range tokens {
 		switch token.Type {
-		case hclsyntax.TokenOBrace, hclsyntax.TokenOParen, hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc, hclsyntax.TokenTemplateInterp:
+		case hclsyntax.TokenOBrace, hclsyntax.TokenOParen, hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc,
+			hclsyntax.TokenTemplateInterp:
 			depth++
 		case hclsyntax.TokenOBrack, hclsyntax.TokenTemplateControl: // also one after the other: a[0][0], %{if}%{if}
 			depth++
 			operators++
-		case hclsyntax.TokenCBrace, hclsyntax.TokenCParen, hclsyntax.TokenCQuote, hclsyntax.TokenCHeredoc, hclsyntax.TokenCBrack,
-			hclsyntax.TokenTemplateSeqEnd:
+		case hclsyntax.TokenCBrace, hclsyntax.TokenCParen, hclsyntax.TokenCQuote, hclsyntax.TokenCHeredoc,
+			hclsyntax.TokenCBrack, hclsyntax.TokenTemplateSeqEnd:
 			depth = max(0, depth-1) // the parser skips stray ones
-		case hclsyntax.TokenIdent, hclsyntax.TokenNumberLit, hclsyntax.TokenStringLit, hclsyntax.TokenQuotedLit, hclsyntax.TokenNewline,
-			hclsyntax.TokenComma, hclsyntax.TokenEqual, hclsyntax.TokenColon, hclsyntax.TokenComment:
+		case hclsyntax.TokenIdent, hclsyntax.TokenNumberLit, hclsyntax.TokenStringLit, hclsyntax.TokenQuotedLit,
+			hclsyntax.TokenNewline, hclsyntax.TokenComma, hclsyntax.TokenEqual,
+			hclsyntax.TokenColon, hclsyntax.TokenComment:
 		default:
 			operators++
 		}

@@ -1,4 +1,6 @@
-package config
+// Package library decodes the blocks of a job file about the libraries that ranks use: nccl,
+// allocator and memory.
+package library
 
 import (
 	"slices"
@@ -6,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/muster-dev/muster/launcher/check/nccl"
 	"github.com/muster-dev/muster/launcher/config/decode"
 	"github.com/muster-dev/muster/launcher/config/diagnostic"
@@ -39,8 +42,18 @@ func schemaOfNCCL() decode.Schema {
 	return s
 }
 
-// decodeNCCL decodes an nccl block, nil where there is none.
-func decodeNCCL(b *decode.Block, job *Job) *nccl.Settings {
+// Doubt reports a finding about a value of the job file as its check block wants it.
+type Doubt func(code string, at hcl.Range, title, format string, args ...any)
+
+// Var is a variable that env sets, with the places of its name and its value.
+type Var struct {
+	Name, Value, Source string
+	Key, At             hcl.Range
+}
+
+// DecodeNCCL decodes an nccl block, nil where there is none. backend is the job's, "" where the
+// plan chooses it.
+func DecodeNCCL(b *decode.Block, backend string, doubt Doubt) *nccl.Settings {
 	if b == nil {
 		return nil
 	}
@@ -53,10 +66,10 @@ func decodeNCCL(b *decode.Block, job *Job) *nccl.Settings {
 			continue
 		}
 		s.Values = append(s.Values, nccl.Setting{Attr: attr.Name, Value: value, Source: a.Source()})
-		adviseNCCL(b.File, a, attr, value, job.Check)
+		adviseNCCL(a, attr, value, doubt)
 	}
-	if job.Backend != "" && job.Backend != "nccl" {
-		b.File.Warn(b.TypeAt, "No effect", "The job's backend is %q, which does not use NCCL. Take the nccl block out.", job.Backend)
+	if backend != "" && backend != "nccl" {
+		b.File.Warn(b.TypeAt, "No effect", "The job's backend is %q, which does not use NCCL. Take the nccl block out.", backend)
 	}
 	checkNCCLPairs(b, s)
 	return s
@@ -171,7 +184,7 @@ func checkNCCLNames(a *decode.Arg, attr nccl.Attribute, words []string) {
 
 // adviseNCCL says what is to be known of a value that is otherwise right, and what is wrong
 // with words that only NCCL's own table knows.
-func adviseNCCL(f *decode.File, a *decode.Arg, attr nccl.Attribute, value string, policy Check) {
+func adviseNCCL(a *decode.Arg, attr nccl.Attribute, value string, doubt Doubt) {
 	if n, err := strconv.ParseUint(value, 10, 64); attr.Form == nccl.AsSize && err == nil && n&(n-1) != 0 {
 		below := uint64(1)
 		for below<<1 <= n {
@@ -183,7 +196,7 @@ func adviseNCCL(f *decode.File, a *decode.Arg, attr nccl.Attribute, value string
 		if found.Code == nccl.CodeWord || found.Code == nccl.CodeList {
 			a.Error("Invalid value", "%s", sentences(found))
 		} else {
-			policy.doubt(f, found.Code, a.At, "Dangerous value", "%s", sentences(found))
+			doubt(found.Code, a.At, "Dangerous value", "%s", sentences(found))
 		}
 	}
 }
@@ -233,25 +246,21 @@ func checkNCCLPairs(b *decode.Block, s *nccl.Settings) {
 	}
 }
 
-// warnOfNCCL says what is to be known of variables in env that NCCL or torch read: that
+// WarnOfNCCL says what is to be known of variables in env that NCCL or torch read: that
 // they win over the nccl block, and what the libraries would make of their values.
-func warnOfNCCL(f *decode.File, job *Job, host Host, vars []EnvVar) {
-	if job.Backend != "" && job.Backend != "nccl" {
-		return
-	}
+func WarnOfNCCL(f *expr.Evaluator, settings *nccl.Settings, doubt Doubt, vars []Var) {
 	for _, v := range vars {
 		if !nccl.Concerns(v.Name) {
 			continue
 		}
-		key, value := envPlace(v, host.env, job.env)
-		if setting, ok := job.NCCL.Sets(v.Name); ok {
-			f.Warn(key, "Set twice", "%s is set here and by %s of the nccl block at %s: env wins. Keep one of the two.", v.Name, setting.Attr, setting.Source)
+		if setting, ok := settings.Sets(v.Name); ok {
+			f.Warn(v.Key, "Set twice", "%s is set here and by %s of the nccl block at %s: env wins. Keep one of the two.", v.Name, setting.Attr, setting.Source)
 		}
 		for _, found := range nccl.Check(v.Name, v.Value, nccl.Version{}) {
 			if found.Code == nccl.CodeUnknown {
-				job.Check.doubt(f, found.Code, key, "Unknown NCCL variable", "%s", sentences(found))
+				doubt(found.Code, v.Key, "Unknown NCCL variable", "%s", sentences(found))
 			} else {
-				job.Check.doubt(f, found.Code, value, "Dangerous value", "%s", sentences(found))
+				doubt(found.Code, v.At, "Dangerous value", "%s", sentences(found))
 			}
 		}
 	}

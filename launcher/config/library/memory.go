@@ -1,4 +1,4 @@
-package config
+package library
 
 import (
 	"fmt"
@@ -57,8 +57,9 @@ var torchDTypes = map[string]string{
 	"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16",
 }
 
-// decodeMemory decodes a memory block, nil where there is none.
-func decodeMemory(b *decode.Block, groups []Group) *memory.Model {
+// DecodeMemory decodes a memory block, nil where there is none. groups are the kinds of groups
+// of ranks that the job has.
+func DecodeMemory(b *decode.Block, groups []string) *memory.Model {
 	if b == nil {
 		return nil
 	}
@@ -120,23 +121,19 @@ func decodeMemoryParts(b *decode.Block, m *memory.Model) {
 }
 
 // warnOfMemory warns of what does nothing as the rest stands.
-func warnOfMemory(b *decode.Block, m *memory.Model, groups []Group) {
-	var names []string
-	for _, g := range groups {
-		names = append(names, g.Name)
-	}
+func warnOfMemory(b *decode.Block, m *memory.Model, groups []string) {
 	idle := func(name string, is bool, why string) {
 		if is {
 			b.Arg(name).NoEffect("No effect", "%s. Take %s out.", why, name)
 		}
 	}
-	stages := memory.HasPipeline(m.Strategy, names)
+	stages := memory.HasPipeline(m.Strategy, groups)
 	const noPipeline = "There is no pipeline: neither the strategy is one nor is there one in the groups of the ranks block"
 	for _, name := range []string{"schedule", "first_stage_extra", "last_stage_extra", "last_stage_activations"} {
 		idle(name, !stages, noPipeline)
 	}
 	idle("micro_batches", !stages, noPipeline+". Where gradients are accumulated, one micro-batch is held at a time, and activations are those of one")
-	idle("sequence_parallel", !memory.HasTensor(m.Strategy, names), "There is no tensor parallelism: neither the strategy is one nor is there tensor in the groups of the ranks block")
+	idle("sequence_parallel", !memory.HasTensor(m.Strategy, groups), "There is no tensor parallelism: neither the strategy is one nor is there tensor in the groups of the ranks block")
 	shards := m.Strategy == memory.FSDP || m.Strategy == memory.ZeRO3
 	idle("largest_unit", !shards, fmt.Sprintf("Units are gathered by FSDP and ZeRO stage 3 only, and the strategy is %q", m.Strategy))
 	copies := m.Strategy == memory.DDP || m.Strategy == memory.Tensor || m.Strategy == memory.Pipeline

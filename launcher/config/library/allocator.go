@@ -1,4 +1,4 @@
-package config
+package library
 
 import (
 	"cmp"
@@ -54,8 +54,11 @@ const (
 // cudaMallocAsync is the backend that most of the other settings are not for.
 const cudaMallocAsync = "cudaMallocAsync"
 
-// decodeAllocator decodes an allocator block, nil where there is none.
-func decodeAllocator(b *decode.Block) *allocator.Settings {
+// AllocatorArgs are the arguments of an allocator block.
+func AllocatorArgs() []string { return allocatorSchema.Args }
+
+// DecodeAllocator decodes an allocator block, nil where there is none.
+func DecodeAllocator(b *decode.Block) *allocator.Settings {
 	if b == nil {
 		return nil
 	}
@@ -220,28 +223,27 @@ func checkAllocatorPairs(b *decode.Block, s *allocator.Settings) {
 	idle(s.MaxSplitSize == nil && s.MaxNonSplitRounding != nil, "max_non_split_rounding", "it is about blocks that max_split_size keeps whole. Set that too")
 }
 
-// warnOfAllocator says what is to be known of allocator settings in env: what no version
+// WarnOfAllocator says what is to be known of allocator settings in env: what no version
 // of torch would take, and what they change of the allocator block. Which version the ranks
 // use is not known yet.
-func warnOfAllocator(f *decode.File, job *Job, host Host, vars []EnvVar) {
+func WarnOfAllocator(f *expr.Evaluator, settings *allocator.Settings, doubt Doubt, vars []Var) {
 	var given []allocator.Given
 	var first hcl.Range
 	for _, v := range vars {
 		if !slices.Contains(allocator.Names, v.Name) {
 			continue
 		}
-		key, at := envPlace(v, host.env, job.env)
 		if len(given) == 0 {
-			first = key
+			first = v.Key
 		}
 		given = append(given, allocator.Given{Name: v.Name, Text: v.Value, Source: v.Source})
 		for _, found := range allocator.Check(v.Value, "") {
-			job.Check.doubt(f, found.Code, at, "Dangerous value", "%s: %s", v.Name, sentence(found.Message))
+			doubt(found.Code, v.At, "Dangerous value", "%s: %s", v.Name, sentence(found.Message))
 		}
 		pairs, _ := allocator.Parse(v.Value)
 		for _, pair := range pairs {
-			if written, source, set := job.Allocator.Sets(pair.Key); set {
-				f.Warn(at, "Set twice", "%s is set here and by %s of the allocator block at %s: env wins. Keep one of the two.", pair.Key, written, source)
+			if written, source, set := settings.Sets(pair.Key); set {
+				f.Warn(v.At, "Set twice", "%s is set here and by %s of the allocator block at %s: env wins. Keep one of the two.", pair.Key, written, source)
 			}
 		}
 	}
