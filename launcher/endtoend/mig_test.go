@@ -137,16 +137,9 @@ func TestNCCLBetweenMIGDevicesOfOneGPUHangsOnItsVersion(t *testing.T) {
 	}
 	const refuses = `before it refuses them ("Duplicate GPU detected")`
 	u.run("run", job("two", "2.27.5", uuids("two"))).exits(75).says(refuses, "there is 2.27.5", `backend = "gloo"`)
-	u.run("plan", job("two", "2.27.5", uuids("two"))).exits(0).prints(refuses)
-	u.run("run", job("two", "2.31.1", uuids("two"))).exits(75).says("it needs a driver with CUDA 13.0, and there is 12.")
-	u.run("run", job("newer", "2.27.5", uuids("newer"))).exits(75).says("there is 2.27.5")
 	u.run("run", job("newer", "2.31.1", uuids("newer"))).exits(0)
-	u.run("plan", job("newer", "2.31.1", uuids("newer"))).exits(0).prints("NCCL 2.31.1 takes MIG devices (experimental): those of one GPU reach each other directly")
 	u.run("plan", job("newer", "2.31.1", uuids("newer")), "--env", "1").exits(0).prints("NCCL_MULTI_RANK_GPU_ENABLE")
-	u.run("plan", job("newer", "2.31.1", `devices = ["1g.10gb", "1g.10gb"]`)).exits(0).prints("are taken of 1 GPU")
-	u.run("run", job("two", "2.27.5", uuids("two")+"\nbackend = \"gloo\"")).exits(0)
 	// One of each GPU is not refused, and not supported either.
-	u.run("plan", job("two", "2.27.5", `devices = ["1g.10gb", "1g.10gb"]`)).exits(0).prints("NCCL supports MIG devices since 2.31 only: there is 2.27.5")
 	u.run("run", job("two", "2.27.5", `devices = ["1g.10gb", "1g.10gb"]`)).exits(0)
 }
 

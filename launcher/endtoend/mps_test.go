@@ -374,16 +374,6 @@ func TestWhatMPSRefusesIsShown(t *testing.T) {
 	noMPSLeft(t, h)
 }
 
-func TestAnOldGPUTakesFewerClients(t *testing.T) {
-	u := newUser(t, theMPSHosts(t))
-	path := u.sharingJob("old", "-for 1s", "    devices = 1", "    ranks_per_gpu = 20")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.run("run", u.file("old.hcl", strings.Replace(string(text), `"shared"`, `"old"`, 1))).exits(75).says("takes 16 clients")
-}
-
 func TestAMIGDeviceHasADaemonOfItsOwn(t *testing.T) {
 	u := newUser(t, theMPSHosts(t))
 	h := u.bed.Host("parted")

@@ -236,7 +236,7 @@ func TestMixedCardsAreNamedByUUIDAndCountedAsNvidiaSMIDoes(t *testing.T) {
 func TestOneGPUByTwoNamesIsFound(t *testing.T) {
 	h := machine(0, 4, nvswitch)
 	for _, list := range []string{`[0, "` + uuid(0, 0) + `"]`, `["00000000:10:00.0", 0]`, `["GPU-0", "10:00.0"]`} {
-		mustHold(t, refusal(t, on(t, 1, "devices = "+list), h), "two ranks would share it")
+		mustHold(t, refusal(t, on(t, 1, "devices = "+list), h), "two ranks would share it", "job.hcl:")
 	}
 	mustHold(t, refusal(t, on(t, 1, "per_host = 8"), h), "8 ranks asked, but it has 4 GPUs")
 	wantGPUs(t, mustMake(t, on(t, 1, `devices = ["GPU-3", 1, "0000:12:00.0"]`), h), 3, 1, 2)
