@@ -210,7 +210,9 @@ func (k *Known) Attach(ctx context.Context, show config.RankSet, requests <-chan
 	return k.stay(ctx, l, show, requests)
 }
 
-func (k *Known) stay(ctx context.Context, l *session.Live, show config.RankSet, requests <-chan Request) (Outcome, error) {
+func (k *Known) stay(
+	ctx context.Context, l *session.Live, show config.RankSet, requests <-chan Request,
+) (Outcome, error) {
 	end, err := session.Attach(ctx, k.session(show, requests), l)
 	return Outcome{Report: end.Report, Exit: end.Exit}, err
 }

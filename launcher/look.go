@@ -141,7 +141,9 @@ func MPS(ctx context.Context, hosts []config.Host, connect fleet.Connector, stop
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, fleet.AskWait)
 			defer cancel()
-			errs[i] = askOnce(ctx, connect, targetOf(h), args, func(line []byte) error { return json.Unmarshal(line, &found[i]) })
+			errs[i] = askOnce(ctx, connect, targetOf(h), args, func(line []byte) error {
+				return json.Unmarshal(line, &found[i])
+			})
 		})
 	}
 	all.Wait()
@@ -154,7 +156,9 @@ func MPS(ctx context.Context, hosts []config.Host, connect fleet.Connector, stop
 }
 
 // askOnce asks a host over a connection of its own.
-func askOnce(ctx context.Context, connect fleet.Connector, target remote.Target, args []string, take func([]byte) error) error {
+func askOnce(
+	ctx context.Context, connect fleet.Connector, target remote.Target, args []string, take func([]byte) error,
+) error {
 	host, err := connect(ctx, target)
 	if err != nil {
 		return err

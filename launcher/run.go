@@ -258,7 +258,9 @@ func (l *launch) submit(ctx context.Context, c *session.Client, f *fleet.Fleet, 
 			Name: h.Name, Pin: h.Hello.Pin, Facts: h.Hello.Facts, ClockOffset: h.ClockOffset, ClockError: h.ClockError,
 		})
 	}
-	return c.WhileAlive(ctx, session.MaxSilence(l.Job.Lease), func(ctx context.Context) error { return c.Submit(ctx, run) })
+	return c.WhileAlive(ctx, session.MaxSilence(l.Job.Lease), func(ctx context.Context) error {
+		return c.Submit(ctx, run)
+	})
 }
 
 func (l *launch) remembered(p *plan.Plan) history.Run {

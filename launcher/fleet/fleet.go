@@ -4,6 +4,8 @@ package fleet
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -125,4 +127,39 @@ func (f *Fleet) Leave() {
 		closing.Go(h.Disconnect)
 	}
 	closing.Wait()
+}
+
+// OthersHaveEnded waits until the keepers on all hosts but the head host have ended, and reports
+// whether that was seen: the run is over then, whatever became of its head host.
+func (f *Fleet) OthersHaveEnded(ctx context.Context) bool {
+	others := f.Hosts[1:]
+	for _, h := range others {
+		select {
+		case <-h.Gone():
+		case <-ctx.Done():
+			return false
+		}
+		if h.IsLost() {
+			return false
+		}
+	}
+	return len(others) > 0
+}
+
+// DescribeEnds says which hosts were seen to end their workers.
+func (f *Fleet) DescribeEnds(left []string) string {
+	var ended []string
+	for _, h := range f.Hosts {
+		if !h.IsAttached() && !slices.Contains(left, h.Name) && !h.IsLost() {
+			ended = append(ended, h.Name)
+		}
+	}
+	text := "no host was seen to end its workers"
+	if len(ended) > 0 {
+		text = "workers have ended on " + strings.Join(ended, ", ")
+	}
+	if len(left) > 0 {
+		text += "; not seen to end on " + strings.Join(left, ", ")
+	}
+	return text
 }

@@ -3,8 +3,6 @@ package session
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/muster-dev/muster/launcher/event"
@@ -68,11 +66,6 @@ func (s *session) dismiss(patience time.Duration) (left []string) {
 	}
 }
 
-func (s *session) leftBehind() string {
-	return fmt.Sprintf("left run %s without waiting for its end; workers may still be ending on: %s",
-		s.Run.ID, strings.Join(s.fleet.Alive(), " "))
-}
-
 // endMissed ends the session with a run that has ended while there was no connection.
 func (s *session) endMissed(ctx context.Context, live *Live) state {
 	defer s.fleet.Leave()
@@ -90,7 +83,7 @@ func (s *session) showMissedEnd(ctx context.Context, run event.State) state {
 		return nil
 	}
 	s.Observer.Say("the run has ended out of sight; reading what was written meanwhile")
-	s.showMissed(ctx, s.output.missed(run))
+	s.output.read(ctx, s.output.missed(run))
 	s.end = End{run.Report, run.Report.Exit}
 	return nil
 }
@@ -100,52 +93,11 @@ func LostRun(run history.Run, s event.State) error {
 	return report.Errorf(report.ExitUnreachable, "run %s is lost: %s", run.ID, s.Message)
 }
 
-// catchUp shows the rest of the output from its files, of a run that has ended without waiting
-// for its reader.
-func (s *session) catchUp(ctx context.Context) {
-	missed := s.output.missed(s.seen.snapshot())
-	for host := range missed {
-		if s.seen.isSilent(host.Name) { // that its output may end early goes without saying
-			delete(missed, host)
-		}
-	}
-	if len(missed) > 0 {
-		s.Observer.Say(fmt.Sprintf("run %s has ended before all of its output was read here; reading the rest from its files", s.Run.ID))
-		s.showMissed(ctx, missed)
-	}
-}
-
-// showMissed shows output from its files, unless the user has had enough.
-func (s *session) showMissed(ctx context.Context, missed map[history.Host][]string) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for _, e := range s.Reach.ReadOutput(ctx, missed) {
-			s.Observer.Say(fmt.Sprintf("warning: what was written on %s meanwhile is not shown: %v; muster logs %s reads it", e.Host, e.Err, s.Run.ID))
-		}
-	}()
-	for {
-		select {
-		case <-done:
-			return
-		case r := <-s.Requests:
-			if r.Ends() || r.Leave {
-				cancel()
-			}
-			if r.Leave { // a reader that takes nothing is not waited for
-				return
-			}
-		}
-	}
-}
-
 // endMute ends the session with a coordinator that hangs and that nothing ends.
 func (s *session) endMute(mute *MuteError) state {
 	s.fleet.Hosts[0].Disconnect() // nothing more comes from it, so it is not waited for
 	left := s.waitForHosts("waiting for the hosts to end their workers")
-	return s.fail(report.ExitUnreachable, "%v\n%s", mute, s.describeEnds(left))
+	return s.fail(report.ExitUnreachable, "%v\n%s", mute, s.fleet.DescribeEnds(left))
 }
 
 func (s *session) waitForHosts(phase string) (left []string) {
@@ -173,7 +125,7 @@ func (s *session) giveUp(ctx context.Context) state {
 		return s.failEarly(away)
 	}
 	if away {
-		return s.fail(report.ExitUnreachable, "%s\n%s", unreachable, s.describeEnds(left))
+		return s.fail(report.ExitUnreachable, "%s\n%s", unreachable, s.fleet.DescribeEnds(left))
 	}
 	// It may have ended well while this process was stopped, and its last events be lost.
 	if run, err := s.Reach.State(context.Background()); err == nil && run.Report != nil {
@@ -183,7 +135,7 @@ func (s *session) giveUp(ctx context.Context) state {
 	if trouble := s.seen.complaints(); len(trouble) > 0 {
 		why = trouble[len(trouble)-1].Err.Error()
 	}
-	return s.fail(report.ExitInternal, "run %s has lost its coordinator on %s: %s\n%s", s.Run.ID, head.Name, why, s.describeEnds(left))
+	return s.fail(report.ExitInternal, "run %s has lost its coordinator on %s: %s\n%s", s.Run.ID, head.Name, why, s.fleet.DescribeEnds(left))
 }
 
 // failEarly says why a run that was not seen to start will not.
@@ -200,22 +152,4 @@ func (s *session) failEarly(away bool) state {
 			head, s.lost, s.Run.ID)
 	}
 	return s.fail(report.ExitUnreachable, "%s: its agent and coordinator have ended; nothing was started", head)
-}
-
-// describeEnds says which hosts were seen to end their workers.
-func (s *session) describeEnds(left []string) string {
-	var ended []string
-	for _, h := range s.fleet.Hosts {
-		if !h.IsAttached() && !slices.Contains(left, h.Name) && !h.IsLost() {
-			ended = append(ended, h.Name)
-		}
-	}
-	text := "no host was seen to end its workers"
-	if len(ended) > 0 {
-		text = "workers have ended on " + strings.Join(ended, ", ")
-	}
-	if len(left) > 0 {
-		text += "; not seen to end on " + strings.Join(left, ", ")
-	}
-	return text
 }

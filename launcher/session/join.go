@@ -29,27 +29,29 @@ func (s *session) join(ctx context.Context, p *plan.Plan) {
 	}
 }
 
+// listenTo hears why an agent cannot take part, which ends a run that has not started.
 func (s *session) listenTo(h *fleet.Host) {
 	for u := range h.Updates {
-		if u.Error != "" {
-			s.complain(h, errors.New(u.Error))
+		err := u.Err
+		switch {
+		case u.Error != "":
+			err = errors.New(u.Error)
+		case err != nil && s.seen.hasLinked(h.Name):
+			return
+		case err != nil:
+			err = errors.New("the connection to it ended before it had joined the run")
+		default:
+			continue
+		}
+		s.seen.complain(h.Name, err)
+		if !s.seen.isCommitted() {
+			_ = s.control.Stop(context.Background(), &pb.StopRequest{
+				Kill: true, Unstarted: true, Exit: report.ExitUnreachable, Reason: h.Name + " cannot take part",
+			})
 		}
 		if u.Err != nil {
-			if !s.seen.hasLinked(h.Name) {
-				s.complain(h, errors.New("the connection to it ended before it had joined the run"))
-			}
 			return
 		}
-	}
-}
-
-// complain ends a run that has not started because a host cannot take part.
-func (s *session) complain(h *fleet.Host, err error) {
-	s.seen.complain(h.Name, err)
-	if !s.seen.isCommitted() {
-		_ = s.control.Stop(context.Background(), &pb.StopRequest{
-			Kill: true, Unstarted: true, Exit: report.ExitUnreachable, Reason: h.Name + " cannot take part",
-		})
 	}
 }
 

@@ -1,9 +1,9 @@
 package session
 
 import (
+	"context"
 	"fmt"
 
-	"github.com/muster-dev/muster/launcher/config"
 	pb "github.com/muster-dev/muster/launcher/coordinator/controlpb"
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/history"
@@ -12,7 +12,7 @@ import (
 
 // output is how far the output of ranks was shown. One goroutine at a time uses it.
 type output struct {
-	run     history.Run
+	Spec
 	ranks   []int // whose output is shown
 	tail    bool  // from the last lines on
 	shown   map[int]position
@@ -25,8 +25,8 @@ type position struct {
 	next    uint64
 }
 
-func newOutput(run history.Run, show config.RankSet, tail bool) *output {
-	return &output{run: run, ranks: show.In(run.WorldSize()), tail: tail,
+func newOutput(spec Spec, tail bool) *output {
+	return &output{Spec: spec, ranks: spec.Show.In(spec.Run.WorldSize()), tail: tail,
 		shown: map[int]position{}, through: map[int]int{}}
 }
 
@@ -45,8 +45,9 @@ func (o *output) request(isFirst bool) *pb.LogsRequest {
 	return request
 }
 
-// take notes that a piece was shown.
-func (o *output) take(c *pb.LogChunk) {
+// show shows a piece.
+func (o *output) show(c *pb.LogChunk) {
+	o.Observer.Output(HostOf(o.Run, c), int(c.Rank), c.Lane == 1, c.Data, c.End)
 	if c.End {
 		o.through[int(c.Rank)] = int(c.Attempt)
 	} else {
@@ -90,7 +91,7 @@ func (o *output) missed(s event.State) map[history.Host][]string {
 		if !started || ended && attempt >= of.Attempt {
 			continue
 		}
-		host, _ := Place(o.run, s, rank)
+		host, _ := Place(o.Run, s, rank)
 		at, any := o.shown[rank]
 		if !any && o.tail { // the user has come to a run that goes on
 			found[host] = append(found[host], Piece(of.Attempt, rank, message.FromTail))
@@ -103,4 +104,45 @@ func (o *output) missed(s event.State) map[history.Host][]string {
 		}
 	}
 	return found
+}
+
+// catchUp shows the rest of the output from its files, of a run that has ended without waiting
+// for its reader.
+func (o *output) catchUp(ctx context.Context, seen *observed) {
+	missed := o.missed(seen.snapshot())
+	for host := range missed {
+		if seen.isSilent(host.Name) { // that its output may end early goes without saying
+			delete(missed, host)
+		}
+	}
+	if len(missed) > 0 {
+		o.Observer.Say(fmt.Sprintf("run %s has ended before all of its output was read here; reading the rest from its files", o.Run.ID))
+		o.read(ctx, missed)
+	}
+}
+
+// read shows output from its files, unless the user has had enough.
+func (o *output) read(ctx context.Context, missed map[history.Host][]string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, e := range o.Reach.ReadOutput(ctx, missed) {
+			o.Observer.Say(fmt.Sprintf("warning: what was written on %s meanwhile is not shown: %v; muster logs %s reads it", e.Host, e.Err, o.Run.ID))
+		}
+	}()
+	for {
+		select {
+		case <-done:
+			return
+		case r := <-o.Requests:
+			if r.Ends() || r.Leave {
+				cancel()
+			}
+			if r.Leave { // a reader that takes nothing is not waited for
+				return
+			}
+		}
+	}
 }

@@ -96,7 +96,7 @@ func (s *session) searchUnlessLeft(ctx context.Context) (live *Live, mute *MuteE
 func (s *session) search(ctx context.Context) (live *Live, mute *MuteError) {
 	over := make(chan struct{})
 	go func() {
-		if s.othersHaveEnded(ctx) {
+		if s.fleet.OthersHaveEnded(ctx) {
 			close(over)
 		}
 	}()
@@ -118,21 +118,4 @@ func (s *session) search(ctx context.Context) (live *Live, mute *MuteError) {
 		}
 	}
 	return nil, nil
-}
-
-// othersHaveEnded waits until the keepers on all hosts but the head host have ended, and reports
-// whether that was seen: the run is over then, whatever became of its head host.
-func (s *session) othersHaveEnded(ctx context.Context) bool {
-	others := s.fleet.Hosts[1:]
-	for _, h := range others {
-		select {
-		case <-h.Gone():
-		case <-ctx.Done():
-			return false
-		}
-		if h.IsLost() {
-			return false
-		}
-	}
-	return len(others) > 0
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -140,7 +141,7 @@ func Attach(ctx context.Context, spec Spec, live *Live) (End, error) {
 
 func newSession(spec Spec, f *fleet.Fleet, control *Client, tail bool) *session {
 	return &session{Spec: spec, fleet: f, control: control, seen: newObserved(),
-		output: newOutput(spec.Run, spec.Show, tail), isFirst: true}
+		output: newOutput(spec, tail), isFirst: true}
 }
 
 func (s *session) stay(ctx context.Context) (End, error) {
@@ -175,27 +176,20 @@ func (s *session) listen(ctx context.Context) streams {
 		if !s.isFirst {
 			s.Observer.Say("connected again")
 		}
-		c.events <- s.control.Watch(ctx, s.seen.next(), s.see)
+		c.events <- s.control.Watch(ctx, s.seen.next(), func(e event.Event) {
+			s.seen.take(e)
+			if e.Seq > s.known {
+				s.Observer.Event(e)
+			}
+		})
 	}()
 	go func() { c.silent <- s.control.beat(ctx, MaxSilence(s.Run.Lease), &pb.BeatRequest{}) }()
 	go func() {
 		begun := sync.OnceFunc(func() { close(reads) })
 		defer begun()
-		c.output <- s.control.Logs(ctx, s.output.request(s.isFirst), begun, s.showOutput)
+		c.output <- s.control.Logs(ctx, s.output.request(s.isFirst), begun, s.output.show)
 	}()
 	return c
-}
-
-func (s *session) see(e event.Event) {
-	s.seen.take(e)
-	if e.Seq > s.known {
-		s.Observer.Event(e)
-	}
-}
-
-func (s *session) showOutput(c *pb.LogChunk) {
-	s.Observer.Output(HostOf(s.Run, c), int(c.Rank), c.Lane == 1, c.Data, c.End)
-	s.output.take(c)
 }
 
 // follow is the state in which the connection stands: it shows what happens.
@@ -231,7 +225,7 @@ func (s *session) follow(outer context.Context) state {
 			case isLost:
 				return s.reconnect
 			case cut != nil:
-				s.catchUp(ctx)
+				s.output.catchUp(ctx, s.seen)
 			}
 			return s.finish()
 		case r := <-s.Requests:
@@ -277,7 +271,8 @@ func (s *session) handle(ctx context.Context, r Request) (left bool) {
 	case r.Detach:
 		s.Observer.Say("the run has not begun yet; it can be left once its workers run")
 	case r.Leave:
-		s.fail(r.Exit, "%s", s.leftBehind())
+		s.fail(r.Exit, "left run %s without waiting for its end; workers may still be ending on: %s",
+			s.Run.ID, strings.Join(s.fleet.Alive(), " "))
 		return true
 	case r.Stop:
 		if s.stopped == nil {
