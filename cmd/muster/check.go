@@ -9,7 +9,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher"
 	"github.com/muster-dev/muster/launcher/check/codes"
-	"github.com/muster-dev/muster/launcher/view"
+	"github.com/muster-dev/muster/launcher/view/findings"
 )
 
 func checkCommand() *cli.Command {
@@ -78,15 +78,15 @@ func checkJob(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	checked := view.Checked{
+	checked := findings.Checked{
 		Job: o.job.Name, Plan: out.Plan, Checks: len(codes.Names(kinds...)), Findings: out.Findings,
 	}
 	if c.Bool("json") {
-		if err := view.CheckJSON(os.Stdout, checked); err != nil {
+		if err := findings.CheckJSON(os.Stdout, checked); err != nil {
 			return err
 		}
 	} else {
-		view.Check(o.screen, checked)
+		findings.Check(o.screen, checked)
 	}
 	return statusError(out.Exit, nil)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/muster-dev/muster/launcher/fleet"
 	"github.com/muster-dev/muster/launcher/remote"
 	"github.com/muster-dev/muster/launcher/report"
-	"github.com/muster-dev/muster/launcher/view"
+	"github.com/muster-dev/muster/launcher/view/runs"
+	"github.com/muster-dev/muster/launcher/view/terminal"
 )
 
 // varFlag is a flag of its own for each command: urfave/cli keeps values in it.
@@ -22,7 +23,7 @@ func varFlag() cli.Flag {
 
 // readJob reads and evaluates the job file of a command's arguments. Diagnostics are
 // printed here, all of them, and nothing was contacted yet.
-func readJob(c *cli.Context, screen *view.Screen) (config.Source, *config.Job, error) {
+func readJob(c *cli.Context, screen *terminal.Screen) (config.Source, *config.Job, error) {
 	own, after := split(c.Args().Slice())
 	if len(own) != 1 {
 		return config.Source{}, nil, usage("muster %s takes one job file, not %d: muster %s JOB.hcl [-- WORDS FOR THE COMMAND]", c.Command.Name, len(own), c.Command.Name)
@@ -45,8 +46,8 @@ func readJob(c *cli.Context, screen *view.Screen) (config.Source, *config.Job, e
 type opened struct {
 	source  config.Source
 	job     *config.Job
-	screen  *view.Screen
-	view    *view.Run
+	screen  *terminal.Screen
+	view    *runs.Run
 	connect fleet.Connector
 }
 
@@ -64,7 +65,7 @@ func openJob(c *cli.Context) (o opened, err error) {
 }
 
 // evaluate makes the job of a source that was read with these diagnostics, and prints all.
-func evaluate(source config.Source, diags config.Diagnostics, screen *view.Screen) (*config.Job, error) {
+func evaluate(source config.Source, diags config.Diagnostics, screen *terminal.Screen) (*config.Job, error) {
 	var job *config.Job
 	if !diags.HasErrors() {
 		more, evaluated := source.Evaluate()
@@ -82,14 +83,14 @@ func evaluate(source config.Source, diags config.Diagnostics, screen *view.Scree
 }
 
 // reach makes ready to reach hosts of a kind, and to show on the screen how that goes.
-func reach(screen *view.Screen, kind string) (*view.Run, fleet.Connector, error) {
-	v := view.NewRun(screen)
+func reach(screen *terminal.Screen, kind string) (*runs.Run, fleet.Connector, error) {
+	v := runs.NewRun(screen)
 	connect, err := connector(kind, v)
 	return v, connect, err
 }
 
 // connector reaches hosts of a kind, and lets v show how that goes.
-func connector(kind string, v *view.Run) (fleet.Connector, error) {
+func connector(kind string, v *runs.Run) (fleet.Connector, error) {
 	programs, err := carriedPrograms()
 	if err != nil {
 		return nil, err

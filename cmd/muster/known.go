@@ -16,7 +16,8 @@ import (
 	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/session"
-	"github.com/muster-dev/muster/launcher/view"
+	"github.com/muster-dev/muster/launcher/view/runs"
+	"github.com/muster-dev/muster/launcher/view/terminal"
 )
 
 const runArgument = "RUN"
@@ -26,8 +27,8 @@ const runHelp = `RUN is a run's id, the beginning of one, or - for the latest ru
 // known is the run that a command's one argument names, and how it is shown.
 type known struct {
 	*launcher.Known
-	screen *view.Screen
-	view   *view.Run
+	screen *terminal.Screen
+	view   *runs.Run
 }
 
 // onRun makes an action of what a command does with the run that its argument names.
@@ -67,8 +68,8 @@ func (k known) state() (event.State, error) {
 }
 
 // standing is where a run stands, for standard output.
-func (k known) standing(s event.State) view.Standing {
-	return view.Standing{Run: k.Run, State: s, Now: time.Now(), Width: k.screen.OutWidth()}
+func (k known) standing(s event.State) runs.Standing {
+	return runs.Standing{Run: k.Run, State: s, Now: time.Now(), Width: k.screen.OutWidth()}
 }
 
 func psCommand() *cli.Command {
@@ -96,32 +97,32 @@ func ps(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	runs, err := store.All()
+	kept, err := store.All()
 	if err != nil {
 		return err
 	}
-	if last := c.Int("last"); last > 0 && len(runs) > last {
-		runs = runs[len(runs)-last:]
+	if last := c.Int("last"); last > 0 && len(kept) > last {
+		kept = kept[len(kept)-last:]
 	}
 	ctx, end := untilSignal()
 	defer end()
-	listed, err := askAll(ctx, screen, store, runs)
+	listed, err := askAll(ctx, screen, store, kept)
 	if err != nil {
 		return err
 	}
 	if c.Bool("json") {
-		return view.RunsJSON(os.Stdout, listed)
+		return runs.RunsJSON(os.Stdout, listed)
 	}
-	return view.Runs(os.Stdout, listed, time.Now())
+	return runs.Runs(os.Stdout, listed, time.Now())
 }
 
 // askAll asks the head hosts of runs whose end is not known, all at once.
-func askAll(ctx context.Context, screen *view.Screen, store history.Store, runs []history.Run) ([]view.Listed, error) {
-	v := view.NewRun(screen)
+func askAll(ctx context.Context, screen *terminal.Screen, store history.Store, kept []history.Run) ([]runs.Listed, error) {
+	v := runs.NewRun(screen)
 	connectors := map[string]fleet.Connector{}
-	listed := make([]view.Listed, len(runs))
+	listed := make([]runs.Listed, len(kept))
 	var all sync.WaitGroup
-	for i, run := range runs {
+	for i, run := range kept {
 		listed[i].Run = run
 		if run.Outcome != "" {
 			continue
@@ -154,9 +155,9 @@ func statusCommand() *cli.Command {
 				return err
 			}
 			if c.Bool("json") {
-				return view.StatusJSON(os.Stdout, k.standing(s))
+				return runs.StatusJSON(os.Stdout, k.standing(s))
 			}
-			return view.Status(os.Stdout, k.standing(s))
+			return runs.Status(os.Stdout, k.standing(s))
 		}),
 	}
 }
@@ -182,10 +183,10 @@ func showReport(c *cli.Context, k known) error {
 	case s.Report == nil:
 		return usage("run %s is not over: it is %s", k.Run.ID, s.Name)
 	case c.Bool("json"):
-		return view.ReportJSON(os.Stdout, s.Report)
+		return runs.ReportJSON(os.Stdout, s.Report)
 	}
-	view.Report(k.screen, s.Report)
-	return view.Peaks(os.Stdout, s.Report)
+	runs.Report(k.screen, s.Report)
+	return runs.Peaks(os.Stdout, s.Report)
 }
 
 func logsCommand() *cli.Command {

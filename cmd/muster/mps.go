@@ -7,7 +7,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher"
 	"github.com/muster-dev/muster/launcher/report"
-	"github.com/muster-dev/muster/launcher/view"
+	"github.com/muster-dev/muster/launcher/view/runs"
 )
 
 func mpsCommand() *cli.Command {
@@ -50,14 +50,14 @@ func mpsAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	shown, left := make([]view.MPSOn, len(hosts)), false
+	shown, left := make([]runs.MPSOn, len(hosts)), false
 	for i, h := range hosts {
-		shown[i] = view.MPSOn{Host: h.Name, MPSThere: found[i]}
+		shown[i] = runs.MPSOn{Host: h.Name, MPSThere: found[i]}
 		left = left || len(found[i].Left) > 0
 	}
-	show := view.MPSThere
+	show := runs.MPSThere
 	if c.Bool("json") {
-		show = view.MPSThereJSON
+		show = runs.MPSThereJSON
 	}
 	if err := show(os.Stdout, shown); err != nil {
 		return err

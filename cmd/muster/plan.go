@@ -12,7 +12,8 @@ import (
 	"github.com/muster-dev/muster/launcher/plan/environ"
 	"github.com/muster-dev/muster/launcher/planfile"
 	"github.com/muster-dev/muster/launcher/report"
-	"github.com/muster-dev/muster/launcher/view"
+	"github.com/muster-dev/muster/launcher/view/plans"
+	"github.com/muster-dev/muster/launcher/view/terminal"
 )
 
 func planCommand() *cli.Command {
@@ -64,16 +65,16 @@ func planJob(c *cli.Context) error {
 	case c.IsSet("env"):
 		return showEnv(c, o.screen, p, seen)
 	case c.Bool("diff") && c.Bool("json"):
-		return view.PlanDiffJSON(os.Stdout, p)
+		return plans.PlanDiffJSON(os.Stdout, p)
 	case c.Bool("diff"):
-		return view.PlanDiff(o.screen, p)
+		return plans.PlanDiff(o.screen, p)
 	case c.Bool("json"):
-		return view.PlanJSON(os.Stdout, p)
+		return plans.PlanJSON(os.Stdout, p)
 	}
-	return view.Plan(o.screen, p)
+	return plans.Plan(o.screen, p)
 }
 
-func showEnv(c *cli.Context, screen *view.Screen, p *plan.Plan, seen []launcher.Seen) error {
+func showEnv(c *cli.Context, screen *terminal.Screen, p *plan.Plan, seen []launcher.Seen) error {
 	rank := c.Int("env")
 	if rank < 0 || rank >= p.WorldSize {
 		return usage("--env %d: the ranks of this job are 0 to %d", rank, p.WorldSize-1)
@@ -82,11 +83,11 @@ func showEnv(c *cli.Context, screen *view.Screen, p *plan.Plan, seen []launcher.
 	if err != nil {
 		return err
 	}
-	e := view.RankEnv{Plan: p, Rank: rank, Vars: vars}
+	e := plans.RankEnv{Plan: p, Rank: rank, Vars: vars}
 	if c.Bool("json") {
-		return view.PlanEnvJSON(os.Stdout, e)
+		return plans.PlanEnvJSON(os.Stdout, e)
 	}
-	view.PlanEnv(screen, e)
+	plans.PlanEnv(screen, e)
 	return nil
 }
 
@@ -98,7 +99,7 @@ func sayUnsent(job *config.Job, say func(string)) {
 }
 
 // readPlan reads a saved plan and evaluates its job again.
-func readPlan(c *cli.Context, screen *view.Screen) (config.Source, *config.Job, *planfile.Saved, error) {
+func readPlan(c *cli.Context, screen *terminal.Screen) (config.Source, *config.Job, *planfile.Saved, error) {
 	if c.Args().Present() || c.IsSet("var") {
 		return config.Source{}, nil, nil, usage("a saved plan has its job file, variables and words in it: muster run --plan FILE takes no others")
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/muster-dev/muster/launcher"
 	checks "github.com/muster-dev/muster/launcher/check"
 	"github.com/muster-dev/muster/launcher/config"
-	"github.com/muster-dev/muster/launcher/view"
+	"github.com/muster-dev/muster/launcher/view/hosts"
+	"github.com/muster-dev/muster/launcher/view/terminal"
 )
 
 func probeCommand() *cli.Command {
@@ -34,7 +35,7 @@ no CUDA context is opened.
 
 func probe(c *cli.Context) error {
 	screen := openScreen()
-	kind, hosts, job, err := probedHosts(c, screen)
+	kind, asked, job, err := probedHosts(c, screen)
 	if err != nil {
 		return err
 	}
@@ -44,30 +45,30 @@ func probe(c *cli.Context) error {
 	}
 	ctx, end := untilSignal()
 	defer end()
-	look := launcher.Look{Hosts: hosts, Job: job, All: true, Connect: connect, Observer: v}
+	look := launcher.Look{Hosts: asked, Job: job, All: true, Connect: connect, Observer: v}
 	found, err := look.Facts(ctx)
 	screen.Status("")
 	if err != nil {
 		return err
 	}
-	probed, known := make([]view.Probed, len(hosts)), make([]checks.Host, len(hosts))
-	for i, h := range hosts {
+	probed, known := make([]hosts.Probed, len(asked)), make([]checks.Host, len(asked))
+	for i, h := range asked {
 		f := found[i]
-		probed[i] = view.Probed{Name: h.Name, Address: h.Address, Facts: f.Facts, ClockOffset: &f.ClockOffset, ClockError: f.ClockError}
+		probed[i] = hosts.Probed{Name: h.Name, Address: h.Address, Facts: f.Facts, ClockOffset: &f.ClockOffset, ClockError: f.ClockError}
 		known[i] = checks.Host{Name: h.Name, Facts: f.Facts, ClockOffset: &f.ClockOffset, ClockError: f.ClockError}
 	}
 	for i, findings := range checks.OfHosts(known) {
 		probed[i].Findings = findings
 	}
 	if c.Bool("json") {
-		return view.ProbeJSON(os.Stdout, probed)
+		return hosts.ProbeJSON(os.Stdout, probed)
 	}
-	view.Probe(screen, probed)
+	hosts.Probe(screen, probed)
 	return nil
 }
 
 // probedHosts are those of -H, of the job file, or this machine.
-func probedHosts(c *cli.Context, screen *view.Screen) (kind string, hosts []config.Host, job *config.Job, err error) {
+func probedHosts(c *cli.Context, screen *terminal.Screen) (kind string, hosts []config.Host, job *config.Job, err error) {
 	switch {
 	case c.IsSet("hosts") && c.Args().Present():
 		return "", nil, nil, usage("muster probe takes hosts by -H or a job file, not both")

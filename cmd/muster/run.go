@@ -10,7 +10,8 @@ import (
 	"github.com/muster-dev/muster/launcher/history"
 	"github.com/muster-dev/muster/launcher/message/submission"
 	"github.com/muster-dev/muster/launcher/planfile"
-	"github.com/muster-dev/muster/launcher/view"
+	"github.com/muster-dev/muster/launcher/view/runs"
+	"github.com/muster-dev/muster/launcher/view/terminal"
 )
 
 func runCommand() *cli.Command {
@@ -78,7 +79,7 @@ func runJob(c *cli.Context) error {
 }
 
 // ended shows the end of a run, and makes its exit status the command's.
-func ended(v *view.Run, out launcher.Outcome, err error) error {
+func ended(v *runs.Run, out launcher.Outcome, err error) error {
 	if out.Report != nil {
 		v.Report(out.Report)
 	}
@@ -87,7 +88,7 @@ func ended(v *view.Run, out launcher.Outcome, err error) error {
 }
 
 // jobToRun is the job of a job file, or of a saved plan.
-func jobToRun(c *cli.Context, screen *view.Screen) (config.Source, *config.Job, *planfile.Saved, error) {
+func jobToRun(c *cli.Context, screen *terminal.Screen) (config.Source, *config.Job, *planfile.Saved, error) {
 	if c.IsSet("plan") {
 		return readPlan(c, screen)
 	}

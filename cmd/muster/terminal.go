@@ -9,10 +9,10 @@ import (
 	"golang.org/x/term"
 
 	"github.com/muster-dev/muster/launcher/remote"
-	"github.com/muster-dev/muster/launcher/view"
+	"github.com/muster-dev/muster/launcher/view/terminal"
 )
 
-func openScreen() *view.Screen { return view.NewScreen(os.Stdout, os.Stderr) }
+func openScreen() *terminal.Screen { return terminal.NewScreen(os.Stdout, os.Stderr) }
 
 // prompter asks on the terminal itself. Standard input is never read: it may be a list
 // that a loop around muster reads.

@@ -11,7 +11,7 @@ import (
 	"github.com/muster-dev/muster/launcher/event"
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
-	"github.com/muster-dev/muster/launcher/view"
+	"github.com/muster-dev/muster/launcher/view/runs"
 )
 
 func topCommand() *cli.Command {
@@ -43,14 +43,14 @@ func top(c *cli.Context, k known) error {
 	switch {
 	case c.Bool("series"):
 		err = k.Series(ctx, func(host string, line samples.Line) error {
-			return view.SeriesLine(os.Stdout, host, line)
+			return runs.SeriesLine(os.Stdout, host, line)
 		})
 	case c.Bool("json"):
-		err = k.Top(ctx, c.Bool("once"), func(s event.State) error { return view.StatusLine(os.Stdout, k.standing(s)) })
+		err = k.Top(ctx, c.Bool("once"), func(s event.State) error { return runs.StatusLine(os.Stdout, k.standing(s)) })
 	case c.Bool("once") || !k.screen.IsTerminal():
-		err = k.Top(ctx, true, func(s event.State) error { return view.Status(os.Stdout, k.standing(s)) })
+		err = k.Top(ctx, true, func(s event.State) error { return runs.Status(os.Stdout, k.standing(s)) })
 	default:
-		table := view.NewTop(k.screen, k.Run)
+		table := runs.NewTop(k.screen, k.Run)
 		k.screen.Status("")
 		err = k.Top(ctx, false, func(s event.State) error { return table.Show(s, time.Now()) })
 		table.End()

@@ -40,7 +40,7 @@ type source struct {
 // notProduct are folders whose code is no part of what users run.
 var notProduct = []string{
 	"launcher/testbed", "launcher/gpucheck", "launcher/bench", "launcher/endtoend", "launcher/faulttest",
-	"launcher/torchtest", "launcher/boundaries", "cmd/carry", "cmd/gotest", "examples",
+	"launcher/torchtest", "launcher/boundaries", "launcher/view/viewtest", "cmd/carry", "cmd/gotest", "examples",
 }
 
 func readSource(t *testing.T) *source {

@@ -25,7 +25,7 @@ var rules = []rule{
 	{
 		from: []string{"cmd/muster-agent", "launcher/agent/...", "launcher/keeper", "launcher/proc", "launcher/ranklog", "launcher/message"},
 		not: []string{hcl, cty, cli, ssh, nvml, term, "launcher", "launcher/config", "launcher/remote/...", "launcher/plan",
-			"launcher/coordinator/...", "launcher/event", "launcher/report", "launcher/view", "launcher/testbed/...",
+			"launcher/coordinator/...", "launcher/event", "launcher/report", "launcher/view/...", "launcher/testbed/...",
 			"launcher/check/...", "launcher/failure/...", "launcher/memory"},
 		why: "the agent is copied to every host and started there: it does what it is told, and each MB costs start time",
 	},
@@ -49,30 +49,30 @@ var rules = []rule{
 	},
 	{
 		from: []string{"launcher/plan/..."},
-		not:  []string{"launcher/remote/...", "launcher/agent/...", "launcher/coordinator/...", "launcher/view", "launcher", "rendezvous/...", ssh, nvml, grpc},
+		not:  []string{"launcher/remote/...", "launcher/agent/...", "launcher/coordinator/...", "launcher/view/...", "launcher", "rendezvous/...", ssh, nvml, grpc},
 		why:  "a plan is made from facts, whoever got them, and does not know who carries it out",
 	},
 	{
 		from: []string{"launcher/config/..."},
 		not: []string{"launcher", "launcher/facts", "launcher/plan", "launcher/remote/...", "launcher/agent/...", "launcher/coordinator/...",
-			"launcher/view", "launcher/proc", "launcher/message", "rendezvous/...", ssh, grpc, nvml, cli, term, "os/exec"},
+			"launcher/view/...", "launcher/proc", "launcher/message", "rendezvous/...", ssh, grpc, nvml, cli, term, "os/exec"},
 		why: "a job file is read on any machine, before any host is contacted and without starting a process",
 	},
 	{
 		from: []string{"launcher/remote/..."},
 		not: []string{"launcher", "launcher/config", "launcher/facts", "launcher/plan", "launcher/agent/...", "launcher/coordinator/...",
-			"launcher/view", "launcher/message", "launcher/event", "launcher/report", "rendezvous/...", hcl, cty, cli, grpc},
+			"launcher/view/...", "launcher/message", "launcher/event", "launcher/report", "rendezvous/...", hcl, cty, cli, grpc},
 		why: "remote is a host that things can be run on; jobs and ranks mean nothing to it",
 	},
 	{
 		from: []string{"launcher/facts"},
 		not: []string{"launcher", "launcher/config", "launcher/plan", "launcher/remote/...", "launcher/agent/...", "launcher/coordinator/...",
-			"launcher/view", "rendezvous/...", hcl, ssh, nvml, grpc},
+			"launcher/view/...", "rendezvous/...", hcl, ssh, nvml, grpc},
 		why: "facts are what a host says of itself, whatever becomes of them; GPUs come through plugins",
 	},
 	{
 		from: []string{"launcher/coordinator/..."},
-		not: []string{ssh, cli, term, nvml, "launcher", "launcher/remote/...", "launcher/view", "launcher/agent/...", "launcher/proc",
+		not: []string{ssh, cli, term, nvml, "launcher", "launcher/remote/...", "launcher/view/...", "launcher/agent/...", "launcher/proc",
 			"launcher/testbed/...", "cmd/..."},
 		why: "the coordinator decides on the head host: hosts come to it, it reaches none and prints nothing",
 	},
@@ -95,12 +95,12 @@ var rules = []rule{
 	{
 		from: []string{"launcher/sampling"},
 		not: []string{hcl, cty, cli, ssh, nvml, term, "launcher", "launcher/agent/...", "launcher/config", "launcher/remote/...", "launcher/plan", "launcher/ranklog",
-			"launcher/coordinator/...", "launcher/event", "launcher/report", "launcher/view", "launcher/check/...", "launcher/failure/..."},
+			"launcher/coordinator/...", "launcher/event", "launcher/report", "launcher/view/...", "launcher/check/...", "launcher/failure/..."},
 		why: "sampling measures processes and devices; who has started them and what follows is not its business",
 	},
 	{
 		from: []string{"launcher/event", "launcher/report"},
-		not: []string{"launcher", "launcher/config", "launcher/remote/...", "launcher/agent/...", "launcher/coordinator/...", "launcher/view",
+		not: []string{"launcher", "launcher/config", "launcher/remote/...", "launcher/agent/...", "launcher/coordinator/...", "launcher/view/...",
 			"launcher/plan", "rendezvous/...", hcl, ssh, grpc},
 		why: "events and reports are values that every end of a run reads",
 	},
@@ -121,7 +121,7 @@ var rules = []rule{
 	},
 	{
 		from: []string{"launcher/memory"},
-		not: []string{"launcher", "launcher/config", "launcher/facts", "launcher/plan", "launcher/check", "launcher/check/codes", "launcher/check/rule", "launcher/view", "launcher/remote/...",
+		not: []string{"launcher", "launcher/config", "launcher/facts", "launcher/plan", "launcher/check", "launcher/check/codes", "launcher/check/rule", "launcher/view/...", "launcher/remote/...",
 			"launcher/agent", "launcher/coordinator/...", "rendezvous/...", "plugins/...", hcl, cty},
 		why: "what a model needs is computed from numbers, whoever has written or measured them",
 	},
@@ -133,17 +133,17 @@ var rules = []rule{
 	},
 	{
 		from: []string{"launcher/failure", "launcher/check/..."},
-		not:  []string{"launcher/remote/...", "launcher/agent/...", "launcher/coordinator/...", "launcher/view", "rendezvous/...", ssh, grpc, "os/exec"},
+		not:  []string{"launcher/remote/...", "launcher/agent/...", "launcher/coordinator/...", "launcher/view/...", "rendezvous/...", ssh, grpc, "os/exec"},
 		why:  "verdicts are pure functions of what was seen",
 	},
 	{
-		from: []string{"launcher/view"},
+		from: []string{"launcher/view/..."},
 		not:  []string{"launcher", "launcher/remote/...", "launcher/agent/...", "launcher/coordinator/...", "launcher/proc", "rendezvous/...", ssh, grpc, "os/exec"},
 		why:  "printing stands at the end: a printer decides nothing and asks nobody",
 	},
 	{
 		from:   []string{"launcher", "launcher/fleet", "launcher/session"},
-		not:    []string{hcl, cty, cli, ssh, nvml, term, "os", "os/exec", "launcher/agent/...", "launcher/coordinator", "launcher/view"},
+		not:    []string{hcl, cty, cli, ssh, nvml, term, "os", "os/exec", "launcher/agent/...", "launcher/coordinator", "launcher/view/..."},
 		direct: true,
 		why:    "the phases in order as the user's command sees them; each phase's own matters are in its package",
 	},
@@ -171,7 +171,7 @@ var rules = []rule{
 	{
 		from: []string{"launcher/testbed/..."},
 		not: []string{"launcher", "launcher/config", "launcher/facts", "launcher/plan", "launcher/remote/...", "launcher/agent/...",
-			"launcher/coordinator/...", "launcher/view", "launcher/proc", "launcher/message", "launcher/rundir", "rendezvous/..."},
+			"launcher/coordinator/...", "launcher/view/...", "launcher/proc", "launcher/message", "launcher/rundir", "rendezvous/..."},
 		why: "a testbed of the product's own making would hide its mistakes",
 	},
 }
@@ -187,7 +187,7 @@ var onlies = []only{
 	{"launcher/testbed", []string{"launcher/testbed/cmd/...", "launcher/bench"}, "programs that import it can be started as a host's init"},
 	{"launcher/agent/...", []string{"cmd/muster", "cmd/muster-agent", "launcher/agent/..."}, "keeper and agent are programs; the rest talks to them"},
 	{"launcher/remote", []string{"cmd/muster", "launcher", "launcher/fleet", "launcher/session"}, "one package connects, and its callers hand it in"},
-	{"launcher/view", []string{"cmd/muster"}, "printing stands at the end"},
+	{"launcher/view/...", []string{"cmd/muster", "launcher/view/..."}, "printing stands at the end"},
 	{"github.com/urfave/cli/v2", []string{"cmd/muster"}, "the command line is the command's matter"},
 	{"golang.org/x/crypto/ssh/...", []string{"launcher/remote/...", "launcher/testbed/..."}, "one package speaks SSH"},
 	{"github.com/hashicorp/hcl/v2/...", []string{"launcher/config/..."}, "one package knows the job file's language"},

@@ -1,0 +1,60 @@
+package runs
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/muster-dev/muster/launcher/view/terminal"
+
+	"github.com/muster-dev/muster/launcher/facts"
+)
+
+// MPSOn is what there is of MPS on a host.
+type MPSOn struct {
+	Host string
+	facts.MPSThere
+}
+
+// MPSThere writes what there is of MPS on hosts as a table.
+func MPSThere(w io.Writer, hosts []MPSOn) error {
+	t := terminal.NewTable(w)
+	fmt.Fprintln(t, "HOST\tPID\tWHAT\tUSER\tRUN\tDEVICES\tCLIENTS\tSTATE\tFOLDER")
+	for _, h := range hosts {
+		for _, p := range h.Processes {
+			what := "daemon"
+			if p.Server {
+				what = "server"
+			}
+			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Host, p.PID, what, p.User, terminal.OrDash(p.Run), terminal.OrDash(p.Device), pidList(p.Clients), p.State, terminal.OrDash(p.Pipe))
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, h := range hosts {
+		for _, left := range h.Left {
+			fmt.Fprintf(w, "%s: %s\n", h.Host, left)
+		}
+	}
+	return nil
+}
+
+type mpsThereJSON struct {
+	Version int           `json:"version"`
+	Hosts   []mpsHostJSON `json:"hosts"`
+}
+
+type mpsHostJSON struct {
+	Name      string             `json:"name"`
+	Processes []facts.MPSProcess `json:"processes"`
+	Left      []string           `json:"left"`
+}
+
+// MPSThereJSON writes the same as one JSON object (version 1).
+func MPSThereJSON(w io.Writer, hosts []MPSOn) error {
+	out := mpsThereJSON{Version: 1, Hosts: []mpsHostJSON{}}
+	for _, h := range hosts {
+		out.Hosts = append(out.Hosts, mpsHostJSON{h.Host, append([]facts.MPSProcess{}, h.Processes...), append([]string{}, h.Left...)})
+	}
+	return terminal.WriteJSON(w, out)
+}
