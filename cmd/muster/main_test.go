@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"golang.org/x/sys/unix"
 
 	"github.com/muster-dev/muster/launcher"
 	"github.com/muster-dev/muster/launcher/report"
@@ -131,23 +130,5 @@ func TestSignals_AreRequests(t *testing.T) {
 		if got := requestOf(s); got != want {
 			t.Errorf("%v: %+v", s, got)
 		}
-	}
-}
-
-func TestKeys_DoWhatTheyStandFor(t *testing.T) {
-	tty, typed, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	pressed := make(chan byte, 3)
-	k := &keys{tty: tty, saved: &unix.Termios{}, does: map[byte]func(){'d': func() { pressed <- 'd' }}}
-	k.workers.Go(k.read)
-	if _, err := typed.WriteString("xdd"); err != nil {
-		t.Fatal(err)
-	}
-	typed.Close()
-	k.workers.Wait()
-	if len(pressed) != 2 {
-		t.Errorf("d was pressed %d times", len(pressed))
 	}
 }

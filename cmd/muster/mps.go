@@ -7,7 +7,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher"
 	"github.com/muster-dev/muster/launcher/report"
-	"github.com/muster-dev/muster/launcher/view/runs"
+	"github.com/muster-dev/muster/launcher/view/mps"
 )
 
 func mpsCommand() *cli.Command {
@@ -50,14 +50,14 @@ func mpsAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	shown, left := make([]runs.MPSOn, len(hosts)), false
+	shown, left := make([]mps.Host, len(hosts)), false
 	for i, h := range hosts {
-		shown[i] = runs.MPSOn{Host: h.Name, MPSThere: found[i]}
+		shown[i] = mps.Host{Name: h.Name, MPSThere: found[i]}
 		left = left || len(found[i].Left) > 0
 	}
-	show := runs.MPSThere
+	show := mps.Daemons
 	if c.Bool("json") {
-		show = runs.MPSThereJSON
+		show = mps.DaemonsJSON
 	}
 	if err := show(os.Stdout, shown); err != nil {
 		return err

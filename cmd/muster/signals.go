@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-dev/muster/launcher"
 	"github.com/muster-dev/muster/launcher/report"
+	"github.com/muster-dev/muster/launcher/view/terminal"
 )
 
 // listenForRequests turns signals, and the key d in a terminal, into requests. What is ignored
@@ -30,7 +31,7 @@ func listenForRequests(keys bool) (requests <-chan launcher.Request, end func())
 	var workers sync.WaitGroup
 	closeKeys := func() {}
 	if keys {
-		closeKeys = sync.OnceFunc(listenForKeys(map[byte]func(){'d': func() { out <- launcher.Request{Detach: true, Reason: "detached"} }}))
+		closeKeys = sync.OnceFunc(terminal.ListenForKeys(map[byte]func(){'d': func() { out <- launcher.Request{Detach: true, Reason: "detached"} }}))
 	}
 	workers.Go(func() { passOn(signals, out, done, func(exit int) { leaveSoon(exit, closeKeys) }) })
 	return out, func() {

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-dev/muster/launcher/report"
 	"github.com/muster-dev/muster/launcher/samples"
 	"github.com/muster-dev/muster/launcher/view/runs"
+	"github.com/muster-dev/muster/launcher/view/terminal"
 )
 
 func topCommand() *cli.Command {
@@ -79,6 +80,6 @@ func untilLeft() (context.Context, func()) {
 		}
 		cancel(context.Cause(outer))
 	})
-	closeKeys := listenForKeys(map[byte]func(){'q': func() { cancel(&leftError{}) }})
+	closeKeys := terminal.ListenForKeys(map[byte]func(){'q': func() { cancel(&leftError{}) }})
 	return ctx, func() { closeKeys(); stop(); cancel(nil); end() }
 }

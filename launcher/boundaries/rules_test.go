@@ -79,7 +79,7 @@ var rules = []rule{
 	{
 		from: []string{"launcher/mtu"},
 		not: []string{"launcher", "launcher/config", "launcher/facts", "launcher/plan", "launcher/check/...", "launcher/message", "launcher/agent/...",
-			"launcher/coordinator/...", "launcher/view", "plugins/...", hcl, cty, cli, ssh},
+			"launcher/coordinator/...", "launcher/view/...", "plugins/...", hcl, cty, cli, ssh},
 		why: "whether packets pass is a matter of two hosts and their keys; the agent carries it, and checks judge",
 	},
 	{

@@ -74,14 +74,14 @@ func pcieWord(p gpu.PCIe) string {
 	return "gen" + ofMost(p.Generation, p.GenerationMax) + " x" + ofMost(p.Width, p.WidthMax)
 }
 
-func ofMost(now, most *int) string {
+func ofMost(now, highest *int) string {
 	switch {
 	case now == nil:
 		return "?"
-	case most == nil || *most == *now:
+	case highest == nil || *highest == *now:
 		return strconv.Itoa(*now)
 	}
-	return fmt.Sprintf("%d/%d", *now, *most)
+	return fmt.Sprintf("%d/%d", *now, *highest)
 }
 
 // uuidWord shortens a UUID as far as CUDA still knows it from the others, and to no less
@@ -136,7 +136,7 @@ func linkMatrix(w io.Writer, st *terminal.Stream, d *facts.Devices) {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "  %s\n", islandWords(d))
+	fmt.Fprintf(w, "  %s\n", islandText(d))
 }
 
 func linkWord(l gpu.Link) string {
@@ -150,7 +150,7 @@ func islandOf(d *facts.Devices, card int) int {
 	return slices.IndexFunc(d.Islands, func(island []int) bool { return len(island) > 1 && slices.Contains(island, card) })
 }
 
-func islandWords(d *facts.Devices) string {
+func islandText(d *facts.Devices) string {
 	if d.Islands == nil {
 		return "the ways between GPUs are not known"
 	}

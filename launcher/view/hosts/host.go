@@ -101,7 +101,7 @@ func nicTable(w io.Writer, f facts.Host) {
 		if n.Loopback || len(n.Addresses) == 0 && n.PCI == "" {
 			continue
 		}
-		rows = append(rows, []string{n.Name, linkState(n), speedWord(n.SpeedMbps), strconv.Itoa(n.MTU), nodeWord(n.NUMA), addressWords(n)})
+		rows = append(rows, []string{n.Name, linkState(n), speedWord(n.SpeedMbps), strconv.Itoa(n.MTU), nodeWord(n.NUMA), addressText(n)})
 	}
 	terminal.WriteTable(w, rows)
 }
@@ -126,7 +126,7 @@ func speedWord(mbps int) string {
 	return fmt.Sprintf("%.4g Gb/s", float64(mbps)/1000)
 }
 
-func addressWords(n facts.NIC) string {
+func addressText(n facts.NIC) string {
 	const shown = 3
 	addresses := n.Addresses
 	if len(addresses) > shown {

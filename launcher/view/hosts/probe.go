@@ -92,16 +92,16 @@ func probeHeader(w io.Writer, st *terminal.Stream, h Probed) {
 	if f.SharedMemory.Total > 0 {
 		shm = "/dev/shm " + text.Bytes(f.SharedMemory.Total)
 	}
-	fmt.Fprintf(w, "  %s\n", joined(cpuWords(f.CPUs), memory, shm))
+	fmt.Fprintf(w, "  %s\n", joined(cpuText(f.CPUs), memory, shm))
 	if words := confinement(f); words != "" {
 		fmt.Fprintf(w, "  %s\n", words)
 	}
-	if words := softwareWords(f.Software); words != "" {
+	if words := softwareText(f.Software); words != "" {
 		fmt.Fprintf(w, "  %s\n", words)
 	}
 }
 
-func softwareWords(s *facts.Software) string {
+func softwareText(s *facts.Software) string {
 	if s == nil {
 		return ""
 	}
@@ -153,7 +153,7 @@ func confinement(f facts.Host) string {
 		prefixed("cgroup limits: ", strings.Join(limits, " and ")))
 }
 
-func cpuWords(c facts.CPUs) string {
+func cpuText(c facts.CPUs) string {
 	if len(c.Allowed) == 0 {
 		return ""
 	}

@@ -25,13 +25,13 @@ func memoryLines(w io.Writer, p *plan.Plan) {
 		fmt.Fprintf(w, "%s\n", e.Copied)
 	}
 	if e.Offloaded != nil {
-		fmt.Fprintf(w, "kept in the own memory of %s (cpu_offload): %s\n", p.Hosts[e.Offloaded.Host].Name, offloadedWords(e.Offloaded))
+		fmt.Fprintf(w, "kept in the own memory of %s (cpu_offload): %s\n", p.Hosts[e.Offloaded.Host].Name, offloadedText(e.Offloaded))
 	}
 	remedyLines(w, p)
 }
 
-// offloadedWords are what a host's own memory is to hold, and what it has.
-func offloadedWords(o *memory.Offloaded) string {
+// offloadedText are what a host's own memory is to hold, and what it has.
+func offloadedText(o *memory.Offloaded) string {
 	if o.Free == nil {
 		return gibNumber(o.Need) + ", how much is free is not known"
 	}
@@ -87,8 +87,8 @@ func memoryRow(p memory.Parts, r memory.Rank, shared bool) string {
 
 func gibNumber(bytes uint64) string { return fmt.Sprintf("%.1f", float64(bytes)/(1<<30)) }
 
-func gibSpan(least, most uint64) string {
-	if a, b := gibNumber(least), gibNumber(most); a != b {
+func gibSpan(least, highest uint64) string {
+	if a, b := gibNumber(least), gibNumber(highest); a != b {
 		return a + "-" + b
 	}
 	return gibNumber(least)
@@ -122,7 +122,7 @@ func remedyLines(w io.Writer, p *plan.Plan) {
 func remedyLine(p *plan.Plan, r memory.Remedy) string {
 	line := fmt.Sprintf("%s: needs %s, %s free", r.Change, gibSpan(r.Need, r.Max), gibNumber(r.Free))
 	if r.Offloaded != nil {
-		line += fmt.Sprintf("; of the own memory of %s %s", p.Hosts[r.Offloaded.Host].Name, offloadedWords(r.Offloaded))
+		line += fmt.Sprintf("; of the own memory of %s %s", p.Hosts[r.Offloaded.Host].Name, offloadedText(r.Offloaded))
 	}
 	return fmt.Sprintf("%s (cost: %s)", line, r.Cost)
 }

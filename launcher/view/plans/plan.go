@@ -120,8 +120,8 @@ func shortUUID(uuid string) string {
 	return kind + "-" + first
 }
 
-// mostGroups is how many groups are shown one by one.
-const mostGroups = 16
+// maxGroups is how many groups are shown one by one.
+const maxGroups = 16
 
 func groupLines(p *plan.Plan) []string {
 	var lines []string
@@ -130,15 +130,15 @@ func groupLines(p *plan.Plan) []string {
 		for end < len(p.Groups) && p.Groups[end].Name == name {
 			end++
 		}
-		lines = append(lines, fmt.Sprintf("%s groups of %d: %s", name, size, groupWords(p.Groups[at:end])))
+		lines = append(lines, fmt.Sprintf("%s groups of %d: %s", name, size, groupText(p.Groups[at:end])))
 		at = end
 	}
 	return lines
 }
 
-func groupWords(groups []plan.Group) string {
+func groupText(groups []plan.Group) string {
 	var words []string
-	if len(groups) <= mostGroups {
+	if len(groups) <= maxGroups {
 		for _, g := range groups {
 			words = append(words, fmt.Sprintf("ranks %d-%d by %s", g.First, g.First+g.Size-1, cmp.Or(string(g.Link), "?")))
 		}
@@ -166,7 +166,7 @@ func visibilityLines(p *plan.Plan) []string {
 		if h.Visibility == "" {
 			continue
 		}
-		line := visibilityWords(p, i)
+		line := visibilityText(p, i)
 		if seen[line] == nil {
 			order = append(order, line)
 		}
@@ -181,7 +181,7 @@ func visibilityLines(p *plan.Plan) []string {
 	return order
 }
 
-func visibilityWords(p *plan.Plan, host int) string {
+func visibilityText(p *plan.Plan, host int) string {
 	h := p.Hosts[host]
 	names, why := environ.DeviceNames(p, host)
 	line := fmt.Sprintf("visibility %s (%s), devices by %s", h.Visibility, h.VisibleWhy, names)
@@ -194,12 +194,12 @@ func visibilityWords(p *plan.Plan, host int) string {
 	return line
 }
 
-// mostNames is how many hosts of one line are named.
-const mostNames = 8
+// maxNames is how many hosts of one line are named.
+const maxNames = 8
 
 func firstOf(names []string) string {
-	if n := len(names); n > mostNames {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNames], ", "), n-mostNames)
+	if n := len(names); n > maxNames {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), n-maxNames)
 	}
 	return strings.Join(names, ", ")
 }

@@ -195,14 +195,14 @@ func outcomes(r *report.Report) string {
 	return fmt.Sprintf("of %s: %s", plural.Of(len(r.Ranks), r.Unit()), strings.Join(parts, ", "))
 }
 
-// mostAgain is how many attempts that were followed by another are told of one by one.
-const mostAgain = 12
+// maxAttempts is how many attempts that were followed by another are told of one by one.
+const maxAttempts = 12
 
 // attempts says of each attempt that was followed by another how it ended and what was done,
 // and why the last was not.
 func attempts(r *report.Report) string {
 	lines := again(r)
-	if n := len(lines) - mostAgain; n > 0 {
+	if n := len(lines) - maxAttempts; n > 0 {
 		lines = append([]string{plural.Of(n, "earlier attempt") + " before these"}, lines[n:]...)
 	}
 	if n := len(r.Attempts); n > 0 && r.Outcome == report.Failed {
@@ -222,21 +222,21 @@ func attempts(r *report.Report) string {
 func again(r *report.Report) (lines []string) {
 	for _, a := range r.Attempts {
 		if a.Decision == "restart" {
-			lines = append(lines, againWords(fmt.Sprintf("attempt %d", a.Attempt), a.Class, a.Message, a.Reason))
+			lines = append(lines, againText(fmt.Sprintf("attempt %d", a.Attempt), a.Class, a.Message, a.Reason))
 		}
 	}
 	for _, rank := range r.Ranks {
 		for _, end := range rank.Ends {
 			if end.Decision == "restart" {
-				lines = append(lines, againWords(fmt.Sprintf("%s %d, attempt %d", r.Unit(), rank.Rank, end.Attempt), end.Class, end.Message, end.Reason))
+				lines = append(lines, againText(fmt.Sprintf("%s %d, attempt %d", r.Unit(), rank.Rank, end.Attempt), end.Class, end.Message, end.Reason))
 			}
 		}
 	}
 	return lines
 }
 
-// againWords are such a line. The reason has what was changed.
-func againWords(which, class, message, reason string) string {
+// againText are such a line. The reason has what was changed.
+func againText(which, class, message, reason string) string {
 	message, _, _ = strings.Cut(message, "\n")
 	if message != "" {
 		message += "; "

@@ -105,7 +105,7 @@ func digestNotes(w io.Writer, s event.State, width int) {
 	}
 	for _, h := range hostsOf(s) {
 		for _, o := range h.Others {
-			say("%s: %s", h.Host, otherWords(o))
+			say("%s: %s", h.Host, otherText(o))
 		}
 		if h.Why != "" {
 			say("%s: its devices are not sampled: %s", h.Host, terminal.Clean([]byte(h.Why)))
@@ -122,7 +122,7 @@ func digestNotes(w io.Writer, s event.State, width int) {
 // staleDigest is after how many seconds without news of a host that is said.
 const staleDigest = 15
 
-func otherWords(o samples.Holder) string {
+func otherText(o samples.Holder) string {
 	words := fmt.Sprintf("pid %d", o.PID)
 	if o.Name != "" {
 		words = fmt.Sprintf("%s (%s)", terminal.Clean([]byte(o.Name)), words)

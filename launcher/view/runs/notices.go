@@ -24,8 +24,8 @@ type notice struct {
 	fix  string
 }
 
-// mostNotices is how many of a run's notices are shown: there may be one for each task.
-const mostNotices = 12
+// maxNotices is how many of a run's notices are shown: there may be one for each task.
+const maxNotices = 12
 
 // noticesOf are a run's notices, in the order in which they came.
 func noticesOf(s event.State, now time.Time) []notice {
@@ -35,7 +35,7 @@ func noticesOf(s event.State, now time.Time) []notice {
 		switch {
 		case e.Kind == event.Restarting:
 			n.kind = fmt.Sprintf("attempt %d failed", e.Attempt)
-		case e.Finding != nil && (!isNews(*e.Finding) || strings.Contains(s.Message, e.Finding.Message)): // which is shown too
+		case e.Finding != nil && (!isNotable(*e.Finding) || strings.Contains(s.Message, e.Finding.Message)): // which is shown too
 			continue
 		case e.Finding != nil:
 			n.take(*e.Finding)
@@ -45,8 +45,8 @@ func noticesOf(s event.State, now time.Time) []notice {
 	return all
 }
 
-// isNews reports whether a finding is more than good to know.
-func isNews(f report.Finding) bool { return f.Severity != codes.Info }
+// isNotable reports whether a finding is more than good to know.
+func isNotable(f report.Finding) bool { return f.Severity != codes.Info }
 
 func (n *notice) take(f report.Finding) {
 	if f.Severity == codes.Fail {
@@ -59,7 +59,7 @@ func (n *notice) take(f report.Finding) {
 func findingsIn(rep *report.Report) []notice {
 	var all []notice
 	for _, f := range rep.Findings {
-		if !isNews(f) || rep.FirstCause != nil && strings.Contains(rep.FirstCause.Message, f.Message) {
+		if !isNotable(f) || rep.FirstCause != nil && strings.Contains(rep.FirstCause.Message, f.Message) {
 			continue
 		}
 		n := notice{kind: "warning", when: whenIn(rep, f)}
@@ -90,7 +90,7 @@ func whenIn(rep *report.Report, f report.Finding) string {
 // writeNotices writes notices, the newest last; of many the newest. Where they are brief,
 // only their first lines.
 func writeNotices(w io.Writer, all []notice, width int, brief bool) {
-	if n := len(all) - mostNotices; n > 0 {
+	if n := len(all) - maxNotices; n > 0 {
 		fmt.Fprintf(w, "%s before these\n", plural.Of(n, "more notice"))
 		all = all[n:]
 	}

@@ -94,7 +94,7 @@ func TestOfManyNoticesTheNewestAreShown(t *testing.T) {
 		s.State.Take(event.Event{Kind: event.Warning, Time: inThePast, Message: "something small"})
 	}
 	var b bytes.Buffer
-	if err := Status(&b, s); err != nil || strings.Count(b.String(), "something small") != mostNotices || !strings.Contains(b.String(), "92 more notices before these") {
+	if err := Status(&b, s); err != nil || strings.Count(b.String(), "something small") != maxNotices || !strings.Contains(b.String(), "92 more notices before these") {
 		t.Errorf("%v:\n%s", err, b.String())
 	}
 }

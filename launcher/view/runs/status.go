@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/muster-dev/muster/launcher/view/mps"
 	"github.com/muster-dev/muster/launcher/view/terminal"
 
 	"github.com/muster-dev/muster/launcher/event"
@@ -31,7 +32,7 @@ func Status(w io.Writer, s Standing) error {
 		return err
 	}
 	digestNotes(w, s.State, s.Width)
-	mpsTable(w, sharedGPUs(s.State))
+	mps.Table(w, mps.Shared(s.State))
 	writeNotices(w, noticesOf(s.State, s.Now), s.Width, s.Brief)
 	if s.State.Report != nil {
 		return Peaks(w, s.State.Report)
@@ -57,7 +58,7 @@ func (s Standing) ranks() terminal.Columns {
 		return age(r.Since, s.Now)
 	})
 	s.addColumn(&t, "PID", keepPID, func(_ int, r event.RankState) string { return pidWord(r) })
-	told := func(_ int, r event.RankState) string { return toldWords(r.Observed) }
+	told := func(_ int, r event.RankState) string { return reportedText(r.Observed) }
 	for _, r := range s.State.Ranks {
 		if told(0, r) != "" {
 			s.addColumn(&t, "TELLS", keepTells, told)
@@ -93,8 +94,8 @@ func (s Standing) addColumn(t *terminal.Columns, title string, keep int, of func
 	t.Add(title, keep, cells)
 }
 
-// toldWords is what a worker tells of itself, on a line.
-func toldWords(o *observe.Latest) string {
+// reportedText is what a worker tells of itself, on a line.
+func reportedText(o *observe.Latest) string {
 	if o == nil {
 		return ""
 	}
@@ -109,13 +110,13 @@ func toldWords(o *observe.Latest) string {
 		words = append(words, fmt.Sprintf("%s %.4g", name, float64(o.Values[name])))
 	}
 	if o.Torch != nil {
-		words = append(words, torchWords(o.Torch))
+		words = append(words, torchText(o.Torch))
 	}
 	return string(terminal.Clean([]byte(strings.Join(words, ", "))))
 }
 
-// torchWords is what torch tells of its devices, or why it tells nothing.
-func torchWords(t *observe.Torch) string {
+// torchText is what torch tells of its devices, or why it tells nothing.
+func torchText(t *observe.Torch) string {
 	if len(t.Devices) == 0 {
 		return "torch: " + t.Why
 	}
@@ -215,7 +216,7 @@ func StatusJSON(w io.Writer, s Standing) error { return terminal.WriteJSON(w, st
 func statusOf(standing Standing) statusJSON {
 	run, s := standing.Run, standing.State
 	out := statusJSON{Version: 1, Run: run.ID, Job: run.Job, State: runState(run, s), Message: standing.message(), Attempt: s.Attempt,
-		Ranks: []statusRankJSON{}, Others: []otherJSON{}, MPS: sharedGPUs(s), Findings: []report.Finding{}, Warnings: []string{}}
+		Ranks: []statusRankJSON{}, Others: []otherJSON{}, MPS: mps.Shared(s), Findings: []report.Finding{}, Warnings: []string{}}
 	for _, e := range s.Notices {
 		switch {
 		case e.Finding != nil:
@@ -332,7 +333,7 @@ func Report(s *terminal.Screen, rep *report.Report) {
 	} else {
 		b.Write(failureScreen(&s.Out, rep))
 	}
-	mpsTable(&b, rep.MPS)
+	mps.Table(&b, rep.MPS)
 	all := findingsIn(rep)
 	for _, warning := range rep.Warnings {
 		all = append(all, notice{kind: "warning", text: warning})

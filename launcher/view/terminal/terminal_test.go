@@ -3,10 +3,13 @@ package terminal
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // shown feeds pieces to a stream, one a millisecond, and returns the lines shown.
@@ -121,5 +124,23 @@ func TestWriteTable_LeavesColumnsOutThatTellNothing(t *testing.T) {
 	b.Reset()
 	if WriteTable(&b, [][]string{{"A"}}); b.Len() > 0 {
 		t.Errorf("a table without rows: %q", b.String())
+	}
+}
+
+func TestKeys_DoWhatTheyStandFor(t *testing.T) {
+	tty, typed, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pressed := make(chan byte, 3)
+	k := &keys{tty: tty, saved: &unix.Termios{}, does: map[byte]func(){'d': func() { pressed <- 'd' }}}
+	k.workers.Go(k.read)
+	if _, err := typed.WriteString("xdd"); err != nil {
+		t.Fatal(err)
+	}
+	typed.Close()
+	k.workers.Wait()
+	if len(pressed) != 2 {
+		t.Errorf("d was pressed %d times", len(pressed))
 	}
 }

@@ -1,4 +1,5 @@
-package runs
+// Package mps shows what there is of CUDA's MPS: daemons of hosts, and GPUs that ranks share.
+package mps
 
 import (
 	"fmt"
@@ -15,9 +16,9 @@ import (
 	"github.com/muster-dev/muster/launcher/report"
 )
 
-// mpsTable shows GPUs that ranks share by MPS: a line for each rank, with its share and what
+// Table shows GPUs that ranks share by MPS: a line for each rank, with its share and what
 // was last seen of it.
-func mpsTable(w io.Writer, gpus []report.MPSGPU) {
+func Table(w io.Writer, gpus []report.MPSGPU) {
 	if len(gpus) == 0 {
 		return
 	}
@@ -73,8 +74,8 @@ func bytesOrDash(n uint64) string {
 	return plans.GibibytesText(n)
 }
 
-// sharedGPUs are the GPUs of a state, of a run that is over those of its report.
-func sharedGPUs(s event.State) []report.MPSGPU {
+// Shared are the GPUs of a state, of a run that is over those of its report.
+func Shared(s event.State) []report.MPSGPU {
 	if s.Report != nil {
 		return s.Report.MPS
 	}

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"os"
@@ -10,10 +10,10 @@ import (
 	"golang.org/x/term"
 )
 
-// listenForKeys does what keys stand for when they are typed at the terminal. The terminal itself is
+// ListenForKeys does what keys stand for when they are typed at the terminal. The terminal itself is
 // read, not standard input, and only while this process is in its foreground: a job in
 // the background that touches the terminal would be stopped for it.
-func listenForKeys(does map[byte]func()) (end func()) {
+func ListenForKeys(does map[byte]func()) (end func()) {
 	if !term.IsTerminal(int(os.Stderr.Fd())) {
 		return func() {}
 	}

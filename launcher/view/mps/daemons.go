@@ -1,4 +1,4 @@
-package runs
+package mps
 
 import (
 	"fmt"
@@ -9,14 +9,14 @@ import (
 	"github.com/muster-dev/muster/launcher/facts"
 )
 
-// MPSOn is what there is of MPS on a host.
-type MPSOn struct {
-	Host string
+// Host is what there is of MPS on a host.
+type Host struct {
+	Name string
 	facts.MPSThere
 }
 
-// MPSThere writes what there is of MPS on hosts as a table.
-func MPSThere(w io.Writer, hosts []MPSOn) error {
+// Daemons writes what there is of MPS on hosts as a table.
+func Daemons(w io.Writer, hosts []Host) error {
 	t := terminal.NewTable(w)
 	fmt.Fprintln(t, "HOST\tPID\tWHAT\tUSER\tRUN\tDEVICES\tCLIENTS\tSTATE\tFOLDER")
 	for _, h := range hosts {
@@ -25,7 +25,7 @@ func MPSThere(w io.Writer, hosts []MPSOn) error {
 			if p.Server {
 				what = "server"
 			}
-			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Host, p.PID, what, p.User, terminal.OrDash(p.Run), terminal.OrDash(p.Device), pidList(p.Clients), p.State, terminal.OrDash(p.Pipe))
+			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Name, p.PID, what, p.User, terminal.OrDash(p.Run), terminal.OrDash(p.Device), pidList(p.Clients), p.State, terminal.OrDash(p.Pipe))
 		}
 	}
 	if err := t.Flush(); err != nil {
@@ -33,7 +33,7 @@ func MPSThere(w io.Writer, hosts []MPSOn) error {
 	}
 	for _, h := range hosts {
 		for _, left := range h.Left {
-			fmt.Fprintf(w, "%s: %s\n", h.Host, left)
+			fmt.Fprintf(w, "%s: %s\n", h.Name, left)
 		}
 	}
 	return nil
@@ -50,11 +50,11 @@ type mpsHostJSON struct {
 	Left      []string           `json:"left"`
 }
 
-// MPSThereJSON writes the same as one JSON object (version 1).
-func MPSThereJSON(w io.Writer, hosts []MPSOn) error {
+// DaemonsJSON writes the same as one JSON object (version 1).
+func DaemonsJSON(w io.Writer, hosts []Host) error {
 	out := mpsThereJSON{Version: 1, Hosts: []mpsHostJSON{}}
 	for _, h := range hosts {
-		out.Hosts = append(out.Hosts, mpsHostJSON{h.Host, append([]facts.MPSProcess{}, h.Processes...), append([]string{}, h.Left...)})
+		out.Hosts = append(out.Hosts, mpsHostJSON{h.Name, append([]facts.MPSProcess{}, h.Processes...), append([]string{}, h.Left...)})
 	}
 	return terminal.WriteJSON(w, out)
 }
