@@ -117,7 +117,8 @@ func ps(c *cli.Context) error {
 }
 
 // askAll asks the head hosts of runs whose end is not known, all at once.
-func askAll(ctx context.Context, screen *terminal.Screen, store history.Store, kept []history.Run) ([]runs.Listed, error) {
+func askAll(ctx context.Context, screen *terminal.Screen, store history.Store,
+	kept []history.Run) ([]runs.Listed, error) {
 	v := runs.NewRun(screen)
 	connectors := map[string]fleet.Connector{}
 	listed := make([]runs.Listed, len(kept))

@@ -54,7 +54,8 @@ func probe(c *cli.Context) error {
 	probed, known := make([]hosts.Probed, len(asked)), make([]checks.Host, len(asked))
 	for i, h := range asked {
 		f := found[i]
-		probed[i] = hosts.Probed{Name: h.Name, Address: h.Address, Facts: f.Facts, ClockOffset: &f.ClockOffset, ClockError: f.ClockError}
+		probed[i] = hosts.Probed{Name: h.Name, Address: h.Address, Facts: f.Facts,
+			ClockOffset: &f.ClockOffset, ClockError: f.ClockError}
 		known[i] = checks.Host{Name: h.Name, Facts: f.Facts, ClockOffset: &f.ClockOffset, ClockError: f.ClockError}
 	}
 	for i, findings := range checks.OfHosts(known) {
@@ -68,7 +69,8 @@ func probe(c *cli.Context) error {
 }
 
 // probedHosts are those of -H, of the job file, or this machine.
-func probedHosts(c *cli.Context, screen *terminal.Screen) (kind string, hosts []config.Host, job *config.Job, err error) {
+func probedHosts(c *cli.Context, screen *terminal.Screen) (kind string, hosts []config.Host,
+	job *config.Job, err error) {
 	switch {
 	case c.IsSet("hosts") && c.Args().Present():
 		return "", nil, nil, usage("muster probe takes hosts by -H or a job file, not both")

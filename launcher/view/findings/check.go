@@ -116,7 +116,8 @@ func Alike(findings []report.Finding, severity codes.Severity) []Shown {
 		one := Shown{Finding: f, Text: strings.TrimPrefix(f.Message, f.Where())}
 		isPlaced := f.GPU != nil && one.Text != f.Message
 		at := slices.IndexFunc(all, func(o Shown) bool {
-			return isPlaced && len(o.GPUs) > 0 && o.Code == f.Code && o.Host == f.Host && o.Text == one.Text && o.Fix == f.Fix
+			return isPlaced && len(o.GPUs) > 0 && o.Code == f.Code && o.Host == f.Host &&
+				o.Text == one.Text && o.Fix == f.Fix
 		})
 		if at < 0 {
 			at = len(all)

@@ -42,7 +42,8 @@ func gpuTable(w io.Writer, st *terminal.Stream, f facts.Host) {
 			nic = shortList(near.HCAs) + " " + string(near.HCALink)
 		}
 		rows = append(rows, []string{strconv.Itoa(g.Index), terminal.OrDash(strings.TrimPrefix(g.Name, "NVIDIA ")), memoryWord(g.Memory.Total), memoryWord(g.Memory.Used),
-			nodeWord(near.NUMA), nearCPUs(near, f.Nodes), pcieWord(g.PCIe), nic, terminal.OrDash(g.PCI), uuidWord(g, d.Inventory.GPUs), stateCell(st, g)})
+			nodeWord(near.NUMA), nearCPUs(near, f.Nodes), pcieWord(g.PCIe), nic, terminal.OrDash(g.PCI),
+			uuidWord(g, d.Inventory.GPUs), stateCell(st, g)})
 	}
 	terminal.WriteTable(w, rows)
 }
@@ -92,7 +93,10 @@ func uuidWord(g gpu.GPU, all []gpu.GPU) string {
 		return "-"
 	}
 	for n := shortest; n < len(g.UUID); n++ {
-		alike := slices.ContainsFunc(all, func(o gpu.GPU) bool { return o.UUID != g.UUID && strings.HasPrefix(o.UUID, g.UUID[:n]) })
+		alike := slices.ContainsFunc(all, func(o gpu.GPU) bool {
+			return o.UUID != g.UUID &&
+				strings.HasPrefix(o.UUID, g.UUID[:n])
+		})
 		if !alike {
 			return g.UUID[:n]
 		}
@@ -147,7 +151,10 @@ func linkWord(l gpu.Link) string {
 }
 
 func islandOf(d *facts.Devices, card int) int {
-	return slices.IndexFunc(d.Islands, func(island []int) bool { return len(island) > 1 && slices.Contains(island, card) })
+	return slices.IndexFunc(d.Islands, func(island []int) bool {
+		return len(island) > 1 &&
+			slices.Contains(island, card)
+	})
 }
 
 func islandText(d *facts.Devices) string {

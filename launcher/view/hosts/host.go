@@ -62,7 +62,8 @@ func gpusAt(d *facts.Devices, node int) []int {
 func networkAt(f facts.Host, node int) []string {
 	var names []string
 	for _, n := range f.NICs {
-		if n.NUMA != nil && *n.NUMA == node && !slices.ContainsFunc(f.HCAs, func(h facts.HCA) bool { return h.Interface == n.Name }) {
+		if n.NUMA != nil && *n.NUMA == node && !slices.ContainsFunc(f.HCAs,
+			func(h facts.HCA) bool { return h.Interface == n.Name }) {
 			names = append(names, n.Name)
 		}
 	}
@@ -101,7 +102,8 @@ func nicTable(w io.Writer, f facts.Host) {
 		if n.Loopback || len(n.Addresses) == 0 && n.PCI == "" {
 			continue
 		}
-		rows = append(rows, []string{n.Name, linkState(n), speedWord(n.SpeedMbps), strconv.Itoa(n.MTU), nodeWord(n.NUMA), addressText(n)})
+		rows = append(rows, []string{n.Name, linkState(n), speedWord(n.SpeedMbps), strconv.Itoa(n.MTU),
+			nodeWord(n.NUMA), addressText(n)})
 	}
 	terminal.WriteTable(w, rows)
 }
@@ -147,7 +149,8 @@ func hcaTable(w io.Writer, f facts.Host) {
 		if h.SpeedGbps > 0 && h.State == "active" {
 			rate = fmt.Sprintf("%d Gb/s", h.SpeedGbps)
 		}
-		rows = append(rows, []string{portName(h, f.HCAs), terminal.OrDash(h.State), rate, terminal.OrDash(h.LinkLayer), terminal.OrDash(h.Interface),
+		rows = append(rows, []string{portName(h, f.HCAs), terminal.OrDash(h.State), rate,
+			terminal.OrDash(h.LinkLayer), terminal.OrDash(h.Interface),
 			nodeWord(h.NUMA), terminal.OrDash(h.PCI), terminal.OrDash(nearestTo(h.Name, f.Devices))})
 	}
 	terminal.WriteTable(w, rows)

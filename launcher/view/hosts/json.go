@@ -82,7 +82,8 @@ func hostJSON(h Probed) probeHostJSON {
 	if d.Inventory == nil {
 		return out
 	}
-	out.Source, out.Driver, out.CUDA, out.Visibility, out.Why, out.Notes = d.Source, d.Driver, d.CUDA, d.Visibility, d.Why, d.Notes
+	out.Source, out.Driver, out.CUDA, out.Visibility, out.Why, out.Notes = d.Source, d.Driver, d.CUDA,
+		d.Visibility, d.Why, d.Notes
 	for i, g := range d.Inventory.GPUs {
 		near := d.Near[i]
 		near.CPUs = list(near.CPUs)

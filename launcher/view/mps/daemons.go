@@ -54,7 +54,8 @@ type mpsHostJSON struct {
 func DaemonsJSON(w io.Writer, hosts []Host) error {
 	out := mpsThereJSON{Version: 1, Hosts: []mpsHostJSON{}}
 	for _, h := range hosts {
-		out.Hosts = append(out.Hosts, mpsHostJSON{h.Name, append([]facts.MPSProcess{}, h.Processes...), append([]string{}, h.Left...)})
+		out.Hosts = append(out.Hosts, mpsHostJSON{h.Name, append([]facts.MPSProcess{}, h.Processes...),
+			append([]string{}, h.Left...)})
 	}
 	return terminal.WriteJSON(w, out)
 }

@@ -105,10 +105,12 @@ func PlanJSON(w io.Writer, p *plan.Plan) error {
 	}
 	for i, h := range p.Hosts {
 		names, _ := environ.DeviceNames(p, i)
-		out.Hosts = append(out.Hosts, planHostJSON{h.Name, h.ID, h.FirstRank, h.Ranks, h.Visibility, names, mpsJSON(p.MPS(i))})
+		out.Hosts = append(out.Hosts, planHostJSON{h.Name, h.ID, h.FirstRank, h.Ranks, h.Visibility, names,
+			mpsJSON(p.MPS(i))})
 	}
 	for _, g := range p.Groups {
-		out.Groups = append(out.Groups, groupJSON{g.Name, [2]int{g.First, g.First + g.Size - 1}, string(g.Link), g.Pair, g.Fast()})
+		out.Groups = append(out.Groups, groupJSON{g.Name, [2]int{g.First, g.First + g.Size - 1},
+			string(g.Link), g.Pair, g.Fast()})
 	}
 	for _, r := range p.Ranks {
 		rank, err := rankJSON(p, r)
@@ -130,7 +132,8 @@ func problemsJSON(problems []plan.Problem) []warningJSON {
 
 func rankJSON(p *plan.Plan, r plan.Rank) (planRankJSON, error) {
 	vars, err := environ.Of(p, r.Rank, plan.Meeting{})
-	out := planRankJSON{Rank: r.Rank, LocalRank: r.Local, Host: p.Hosts[r.Host].Name, CPUs: r.CPUs, NUMA: r.Node, Env: map[string]varJSON{}}
+	out := planRankJSON{Rank: r.Rank, LocalRank: r.Local, Host: p.Hosts[r.Host].Name, CPUs: r.CPUs,
+		NUMA: r.Node, Env: map[string]varJSON{}}
 	for _, v := range vars {
 		if !isKnownAtStart(v) {
 			out.Env[v.Name] = varJSON{v.Shown(), v.Source}

@@ -74,7 +74,8 @@ func memoryRow(p memory.Parts, r memory.Rank, shared bool) string {
 	if r.Free != nil {
 		free = gibNumber(*r.Free)
 	}
-	cells := []string{gibNumber(p.Parameters), gibNumber(p.Gradients), gibNumber(p.Optimizer), gibNumber(p.Activations), gibNumber(p.Step), gibNumber(p.Gathered),
+	cells := []string{gibNumber(p.Parameters), gibNumber(p.Gradients), gibNumber(p.Optimizer),
+		gibNumber(p.Activations), gibNumber(p.Step), gibNumber(p.Gathered),
 		gibSpan(p.NCCLLeast, p.NCCLMost), gibNumber(p.Context), gibSpan(r.Need, r.Max), free, strings.ReplaceAll(string(r.Verdict), "_", " ")}
 	if r.Verdict == memory.Unknown {
 		cells[len(cells)-1] = "not compared"
@@ -154,8 +155,10 @@ func memoryOf(p *plan.Plan) *memoryJSON {
 	if e == nil {
 		return nil
 	}
-	out := &memoryJSON{Split: e.Degrees, Communicators: append([]string{}, e.Communicators...), Verdict: e.Verdict, Ranks: []rankMemoryJSON{},
-		Copied: e.Copied, Offloaded: e.Offloaded, Assumed: e.Assumed, Remedies: append([]memory.Remedy{}, e.Remedies...), Together: e.Together}
+	out := &memoryJSON{Split: e.Degrees, Communicators: append([]string{}, e.Communicators...),
+		Verdict: e.Verdict, Ranks: []rankMemoryJSON{},
+		Copied: e.Copied, Offloaded: e.Offloaded, Assumed: e.Assumed, Remedies: append([]memory.Remedy{},
+			e.Remedies...), Together: e.Together}
 	for rank, r := range e.Ranks {
 		out.Ranks = append(out.Ranks, rankMemoryJSON{rank, e.Stages[r.Stage], r})
 	}

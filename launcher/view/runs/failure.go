@@ -255,7 +255,8 @@ func consequences(r *report.Report) string {
 	groups := map[string][]int{}
 	for _, rank := range r.Ranks {
 		n := len(rank.Ends)
-		if isFirst := r.FirstCause.Rank != nil && *r.FirstCause.Rank == rank.Rank; n == 0 || isFirst || rank.Ends[n-1].Attempt < last {
+		if isFirst := r.FirstCause.Rank != nil && *r.FirstCause.Rank == rank.Rank; n == 0 || isFirst ||
+			rank.Ends[n-1].Attempt < last {
 			continue
 		}
 		how := became(rank.Ends[n-1])

@@ -35,7 +35,8 @@ func noticesOf(s event.State, now time.Time) []notice {
 		switch {
 		case e.Kind == event.Restarting:
 			n.kind = fmt.Sprintf("attempt %d failed", e.Attempt)
-		case e.Finding != nil && (!isNotable(*e.Finding) || strings.Contains(s.Message, e.Finding.Message)): // which is shown too
+		case e.Finding != nil && (!isNotable(*e.Finding) || strings.Contains(s.Message,
+			e.Finding.Message)): // which is shown too
 			continue
 		case e.Finding != nil:
 			n.take(*e.Finding)

@@ -291,7 +291,8 @@ func (r *Run) liner(host string, rank int, stderr bool) func([]byte) {
 // State shows where the run stands, on request.
 func (r *Run) State(run history.Run, s event.State) {
 	var b bytes.Buffer
-	_ = Status(&b, Standing{Run: run, State: s, Now: time.Now(), Width: r.screen.Err.Width()}) // a buffer takes everything
+	_ = Status(&b, Standing{Run: run, State: s, Now: time.Now(),
+		Width: r.screen.Err.Width()}) // a buffer takes everything
 	r.screen.Write(&r.screen.Err, b.Bytes())
 }
 

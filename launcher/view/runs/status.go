@@ -215,8 +215,10 @@ func StatusJSON(w io.Writer, s Standing) error { return terminal.WriteJSON(w, st
 
 func statusOf(standing Standing) statusJSON {
 	run, s := standing.Run, standing.State
-	out := statusJSON{Version: 1, Run: run.ID, Job: run.Job, State: runState(run, s), Message: standing.message(), Attempt: s.Attempt,
-		Ranks: []statusRankJSON{}, Others: []otherJSON{}, MPS: mps.Shared(s), Findings: []report.Finding{}, Warnings: []string{}}
+	out := statusJSON{Version: 1, Run: run.ID, Job: run.Job, State: runState(run, s),
+		Message: standing.message(), Attempt: s.Attempt,
+		Ranks: []statusRankJSON{}, Others: []otherJSON{}, MPS: mps.Shared(s), Findings: []report.Finding{},
+		Warnings: []string{}}
 	for _, e := range s.Notices {
 		switch {
 		case e.Finding != nil:
