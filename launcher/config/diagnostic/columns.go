@@ -6,7 +6,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/muster-dev/muster/launcher/internal/text"
 )
@@ -31,10 +30,7 @@ func cutLine(line string, lineStart int, at hcl.Range) (before, marked, after st
 
 // cutLeft is the end of a line, at most room cells with an ellipsis for the rest.
 func cutLeft(line string, room int) string {
-	if over := text.Width(line) - room; over > 0 {
-		return ansi.TruncateLeft(line, over+1, "…")
-	}
-	return line
+	return text.TruncateLeft(line, room)
 }
 
 // visible makes text safe for a terminal: tabs are four spaces, other control

@@ -14,6 +14,11 @@ func TestWidth_CountsCellsAndNoColours(t *testing.T) {
 	if got := Truncate("日本語のホスト", 7); got != "日本語…" {
 		t.Errorf("Truncate gives %q", got)
 	}
+	for width, want := range map[int]string{14: "日本語のホスト", 8: "…ホスト", 7: "…ホスト", 6: "…スト"} {
+		if got := TruncateLeft("日本語のホスト", width); got != want {
+			t.Errorf("TruncateLeft gives %q in %d cells, want %q", got, width, want)
+		}
+	}
 }
 
 func TestWrap_BreaksAtSpacesOnly(t *testing.T) {
