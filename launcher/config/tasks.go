@@ -136,7 +136,7 @@ func decodeTasksFile(a *decode.Arg, read *TasksText) (found []Task) {
 
 // splitTask splits a line into words as a shell would, and expands nothing.
 func splitTask(a *decode.Arg, line, place string) []string {
-	words, err := text.SplitWords(line)
+	words, err := text.ShellSplit(line)
 	switch {
 	case err != nil:
 		a.Error("Invalid task", "%s%s has a quote or a backslash that is not closed. Words are split at blanks; quotes keep them together.", place, diagnostic.Quoted(line))

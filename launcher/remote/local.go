@@ -87,7 +87,9 @@ func (l *Local) start(ctx context.Context, launch Launch) (*Process, error) {
 	if !l.keep(p) {
 		return nil, errors.Join(errClosed, p.close())
 	}
-	return &Process{Stdin: p.in, Stdout: p.out, Wait: sync.OnceValue(p.wait), Stderr: p.stderr.Text, Close: p.close}, nil
+	return &Process{
+		Stdin: p.in, Stdout: p.out, Wait: sync.OnceValue(p.wait), Stderr: p.stderr.Text, Close: p.close,
+	}, nil
 }
 
 // startFolder is the home directory, or the root where there is none.

@@ -73,7 +73,8 @@ func (h *sshHost) start(ctx context.Context, launch Launch) (*Process, error) {
 	if h.programs == nil {
 		return nil, &startFailure{kind: KindProgram, text: "no programs are carried"}
 	}
-	script, err := bootstrap.New(strings.ToLower(rand.Text()), bootstrap.Wanted{Programs: programNames(launch), Optional: launch.Optional, Args: launch.Args}, h.programs)
+	wanted := bootstrap.Wanted{Programs: programNames(launch), Optional: launch.Optional, Args: launch.Args}
+	script, err := bootstrap.New(strings.ToLower(rand.Text()), wanted, h.programs)
 	if err != nil {
 		return nil, &startFailure{kind: KindProgram, text: err.Error()}
 	}
@@ -188,9 +189,9 @@ func (s *start) said() string {
 
 // clip keeps the beginning of a text that is too long for a message.
 func clip(text string) string {
-	const most = 500
-	if len(text) <= most {
+	const maxClip = 500
+	if len(text) <= maxClip {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most], "") + "..."
+	return strings.ToValidUTF8(text[:maxClip], "") + "..."
 }

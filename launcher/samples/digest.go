@@ -48,7 +48,7 @@ type Rank struct {
 type Peak struct {
 	Attempt int    `json:"attempt"`
 	Phase   string `json:"phase"`
-	Most    Values `json:"most"`
+	Max     Values `json:"most"`
 }
 
 // Holder is a process that holds memory of a device.
@@ -65,17 +65,17 @@ type Holder struct {
 func Raise(peaks []Peak, attempt int, phase string, v Values) []Peak {
 	at := slices.IndexFunc(peaks, func(p Peak) bool { return p.Attempt == attempt && p.Phase == phase })
 	if at < 0 {
-		peaks, at = append(peaks, Peak{Attempt: attempt, Phase: phase, Most: None()}), len(peaks)
+		peaks, at = append(peaks, Peak{Attempt: attempt, Phase: phase, Max: None()}), len(peaks)
 	}
-	peaks[at].Most.raise(v)
+	peaks[at].Max.raise(v)
 	return peaks
 }
 
-// Most are the largest values of peaks.
-func Most(peaks []Peak) Values {
+// Highest are the largest values of peaks.
+func Highest(peaks []Peak) Values {
 	most := None()
 	for _, p := range peaks {
-		most.raise(p.Most)
+		most.raise(p.Max)
 	}
 	return most
 }

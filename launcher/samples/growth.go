@@ -39,7 +39,7 @@ const (
 	WarmUp      = 600.0
 	shortest    = 3600.0
 	windows     = 12
-	mostMissing = 2 // windows without a sample
+	maxMissing  = 2 // windows without a sample
 	fewestRises = 8 // of the steps from a window to the next
 	leastThird  = 0.25
 	leastBytes  = 64 << 20
@@ -100,7 +100,7 @@ func risingIn(floor []float64, span float64) (t trend, is bool) {
 			known = append(known, i)
 		}
 	}
-	if len(known) < windows-mostMissing {
+	if len(known) < windows-maxMissing {
 		return t, false
 	}
 	rises := 0

@@ -213,7 +213,7 @@ func TestPeaksAreKeptByAttemptAndPhase(t *testing.T) {
 	}{{0, 5, 40}, {0, 30, 10}, {0, 700, 20}, {0, 800, 15}, {1, 5, 30}} {
 		peaks = Raise(peaks, at.attempt, PhaseOf(at.age), only(Process, at.n))
 	}
-	if len(peaks) != 3 || peaks[0].Most[Process] != 40 || peaks[1].Most[Process] != 20 || peaks[1].Phase != PhaseLater || peaks[2].Most[Process] != 30 || Most(peaks)[Process] != 40 {
+	if len(peaks) != 3 || peaks[0].Max[Process] != 40 || peaks[1].Max[Process] != 20 || peaks[1].Phase != PhaseLater || peaks[2].Max[Process] != 30 || Highest(peaks)[Process] != 40 {
 		t.Errorf("%+v", peaks)
 	}
 }

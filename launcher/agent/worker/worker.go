@@ -117,7 +117,8 @@ func (s *Set) openPipes(w *Worker) (ends []*os.File, err error) {
 		}
 		read, write := os.NewFile(uintptr(fds[0]), "output"), os.NewFile(uintptr(fds[1]), "output")
 		w.pipes, ends = append(w.pipes, read), append(ends, write)
-		if err := s.Keeper.Send(keeper.Message{Output: &keeper.Output{Path: w.Log.Path(), Lane: lane}}, read); err != nil {
+		message := keeper.Message{Output: &keeper.Output{Path: w.Log.Path(), Lane: lane}}
+		if err := s.Keeper.Send(message, read); err != nil {
 			return ends, fmt.Errorf("%w: %w", errNoKeeper, err)
 		}
 	}

@@ -74,7 +74,7 @@ func rankReport(m *Machine, rank int) report.Rank {
 	if len(m.Plan.Tasks) > 0 {
 		r.Task = append([]string{}, m.Plan.Tasks[rank].Words...)
 	}
-	if held, known := samples.Most(r.Peaks).Held(); known {
+	if held, known := samples.Highest(r.Peaks).Held(); known {
 		r.MemoryPeak = &held
 	}
 	if k.Place == run.Nowhere {

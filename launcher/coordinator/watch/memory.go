@@ -60,7 +60,7 @@ func (m *Memory) isOf(d *samples.Digest) bool {
 // Raise takes in the peaks of a rank.
 func (m *Memory) Raise(rank int, peaks []samples.Peak) {
 	for _, p := range peaks {
-		m.peaks[rank] = samples.Raise(m.peaks[rank], p.Attempt, p.Phase, p.Most)
+		m.peaks[rank] = samples.Raise(m.peaks[rank], p.Attempt, p.Phase, p.Max)
 	}
 }
 
@@ -84,7 +84,7 @@ func (m *Memory) Balance() {
 				own = append(own, p)
 			}
 		}
-		most := samples.Most(own)
+		most := samples.Highest(own)
 		if n, known := most.Held(); known && n >= loaded || m.run.Now.Sub(m.run.Begun).Seconds() >= samples.WarmUp {
 			peaks[rank] = most
 		}

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// SplitWords splits a line into words as a POSIX shell does, without expanding anything: at
+// ShellSplit splits a line into words as a POSIX shell does, without expanding anything: at
 // blanks, with '...', "..." and backslashes. It fails where a quote is not closed.
-func SplitWords(line string) ([]string, error) {
+func ShellSplit(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder
 	quote, inWord := byte(0), false

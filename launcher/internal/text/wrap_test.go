@@ -40,7 +40,7 @@ func TestWrap_BreaksAtSpacesOnly(t *testing.T) {
 	}
 }
 
-func TestSplitWords_ReadsAsAShellWithoutExpanding(t *testing.T) {
+func TestShellSplit_ReadsAsAShellWithoutExpanding(t *testing.T) {
 	for line, want := range map[string][]string{
 		"":                           nil,
 		"a b\tc":                     {"a", "b", "c"},
@@ -49,13 +49,13 @@ func TestSplitWords_ReadsAsAShellWithoutExpanding(t *testing.T) {
 		`$HOME "$(date)" '\n'`:       {"$HOME", "$(date)", `\n`},
 		`"say \"hi\" \n" pre'fix'ed`: {`say "hi" \n`, "prefixed"},
 	} {
-		got, err := SplitWords(line)
+		got, err := ShellSplit(line)
 		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("SplitWords(%q) = %q, %v, want %q", line, got, err, want)
+			t.Errorf("ShellSplit(%q) = %q, %v, want %q", line, got, err, want)
 		}
 	}
 	for _, line := range []string{`'open`, `"open`, `end\`} {
-		if _, err := SplitWords(line); err == nil {
+		if _, err := ShellSplit(line); err == nil {
 			t.Errorf("%q is split", line)
 		}
 	}

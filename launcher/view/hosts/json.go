@@ -22,7 +22,12 @@ type probeHostJSON struct {
 	ClockOffset *float64 `json:"clock_offset"` // seconds that its clock is ahead; null: not measured
 	ClockError  *float64 `json:"clock_error"`
 	facts.Host
-	Devices       *struct{}           `json:"devices,omitempty"` // hides that of Host
+	Devices *struct{} `json:"devices,omitempty"` // hides that of Host
+	probeGPUsJSON
+}
+
+// probeGPUsJSON is what a host knows of its GPUs.
+type probeGPUsJSON struct {
 	Source        string              `json:"gpu_source,omitempty"`
 	None          string              `json:"gpu_none,omitempty"`
 	PCIDevices    int                 `json:"gpu_pci_devices"`
@@ -68,7 +73,7 @@ func ProbeJSON(w io.Writer, hosts []Probed) error {
 
 func hostJSON(h Probed) probeHostJSON {
 	out := probeHostJSON{Name: h.Name, Address: h.Address, ClockOffset: h.ClockOffset, Host: lists(h.Facts),
-		GPUs: []gpuJSON{}, Links: [][]gpu.Link{}, Islands: [][]int{}}
+		probeGPUsJSON: probeGPUsJSON{GPUs: []gpuJSON{}, Links: [][]gpu.Link{}, Islands: [][]int{}}}
 	if h.ClockOffset != nil {
 		out.ClockError = &h.ClockError
 	}

@@ -25,7 +25,7 @@ func isKnown(s event.State, m samples.Metric) bool {
 			if _, known := r.Now.Get(m); known {
 				return true
 			}
-			if _, known := samples.Most(r.Peaks).Get(m); known {
+			if _, known := samples.Highest(r.Peaks).Get(m); known {
 				return true
 			}
 		}
@@ -78,7 +78,7 @@ func (s Standing) addUse(t *terminal.Columns) {
 // peakWord is what a rank has of something now, and has had at most.
 func peakWord(r samples.Rank, m samples.Metric) string {
 	now, isNow := r.Now.Get(m)
-	most, isMost := samples.Most(r.Peaks).Get(m)
+	most, isMost := samples.Highest(r.Peaks).Get(m)
 	return sizesWord(now, isNow, most, isMost)
 }
 
@@ -166,7 +166,7 @@ func Peaks(w io.Writer, rep *report.Report) error {
 	if len(all) == 0 {
 		return nil
 	}
-	most := samples.Most(all)
+	most := samples.Highest(all)
 	t := terminal.NewTable(w)
 	fmt.Fprint(t, "memory at most\nRANK\tHOST\tGPU\tATTEMPT\tPHASE")
 	for _, c := range metrics {
@@ -184,7 +184,7 @@ func Peaks(w io.Writer, rep *report.Report) error {
 			fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%s", r.Rank, r.Host, gpu, p.Attempt, terminal.Clean([]byte(p.Phase)))
 			for _, c := range metrics {
 				if _, known := most.Get(c.m); known {
-					fmt.Fprint(t, "\t"+sizeWord(p.Most, c.m))
+					fmt.Fprint(t, "\t"+sizeWord(p.Max, c.m))
 				}
 			}
 			fmt.Fprintln(t)

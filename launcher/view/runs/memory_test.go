@@ -43,7 +43,7 @@ func training(torch bool) (history.Run, event.State) {
 	s.Ranks[2] = event.RankState{Host: "gpu02", Name: "ended", Since: inThePast}
 	first, second := 3, 4
 	peak := func(held, rss float64) []samples.Peak {
-		return []samples.Peak{{Phase: samples.PhaseStart, Most: of(map[samples.Metric]float64{samples.Process: held, samples.DeviceUsed: held + 1, samples.RSS: rss})}}
+		return []samples.Peak{{Phase: samples.PhaseStart, Max: of(map[samples.Metric]float64{samples.Process: held, samples.DeviceUsed: held + 1, samples.RSS: rss})}}
 	}
 	now := map[samples.Metric]float64{samples.DeviceUsed: 63, samples.Process: 61.5, samples.RSS: 4.25, samples.GPU: 97, samples.Traffic: 41}
 	if torch {
@@ -86,9 +86,9 @@ func TestStatusWithoutSamplesHasNoEmptyColumns(t *testing.T) {
 func TestTheReportShowsPeaksByAttemptAndPhase(t *testing.T) {
 	rep := &report.Report{Ranks: []report.Rank{
 		{Rank: 0, Host: "gpu01", GPU: &report.GPU{ID: gpu.ID{Index: 3}}, Peaks: []samples.Peak{
-			{Attempt: 0, Phase: samples.PhaseStart, Most: of(map[samples.Metric]float64{samples.Process: 70, samples.DeviceUsed: 71, samples.RSS: 5})},
-			{Attempt: 1, Phase: samples.PhaseStart, Most: of(map[samples.Metric]float64{samples.Process: 60, samples.DeviceUsed: 61, samples.RSS: 5})},
-			{Attempt: 1, Phase: samples.PhaseLater, Most: of(map[samples.Metric]float64{samples.Process: 64, samples.DeviceUsed: 65, samples.RSS: 7})},
+			{Attempt: 0, Phase: samples.PhaseStart, Max: of(map[samples.Metric]float64{samples.Process: 70, samples.DeviceUsed: 71, samples.RSS: 5})},
+			{Attempt: 1, Phase: samples.PhaseStart, Max: of(map[samples.Metric]float64{samples.Process: 60, samples.DeviceUsed: 61, samples.RSS: 5})},
+			{Attempt: 1, Phase: samples.PhaseLater, Max: of(map[samples.Metric]float64{samples.Process: 64, samples.DeviceUsed: 65, samples.RSS: 7})},
 		}},
 		{Rank: 1, Host: "gpu02"},
 	}}
