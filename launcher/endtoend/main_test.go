@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) {
 	testbed.DefaultSignals()
 	// Tests that run beside each other wait more than they work. A flag given wins.
-	if err := flag.Set("test.parallel", "4"); err != nil {
+	if err := flag.Set("test.parallel", "5"); err != nil {
 		panic("package testing has no flag -parallel: " + err.Error())
 	}
 	status := m.Run()
