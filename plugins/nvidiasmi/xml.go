@@ -21,8 +21,6 @@ type Log struct {
 	Why      map[string]string
 }
 
-var rootElement = []byte("<nvidia_smi_log")
-
 // ParseXML reads the answer of nvidia-smi -q -x. With an error the log holds what came
 // before it.
 func ParseXML(output []byte) (*Log, error) {

@@ -40,7 +40,8 @@ func checkPair(pair Pair, pairs Pairs, v version) []Finding {
 
 // checkKey is why the version stops at a key, nil where it does not.
 func checkKey(name string, k *key, v version) []Finding {
-	code, format, args := CodeVersion, "", []any{}
+	code, format := CodeVersion, ""
+	var args []any
 	switch {
 	case k == nil:
 		near := suggestion(name)
