@@ -71,6 +71,7 @@ func TestSession_AStopWithoutConnectionIsPassedOnLater(t *testing.T) {
 		w.requests <- ctrlC[0]
 		next := w.returns()
 		time.Sleep(returnPause)
+		synctest.Wait()
 		if len(next.stops) != 1 || next.stops[0].Kill || next.stops[0].Exit != 130 {
 			t.Errorf("stops: %v", next.stops)
 		}
@@ -88,11 +89,11 @@ func TestSession_OfARunThatEndedMeanwhileTheRestIsRead(t *testing.T) {
 		w.begin()
 		w.link.writes(1, 0, "12345")
 		synctest.Wait()
-		w.reach.open = func() (*Live, error) {
+		w.reach.finds(func() (*Live, error) {
 			return &Live{Host: &agent{}, State: event.State{Report: ok, Ranks: map[int]event.RankState{
 				0: {Host: "a", Attempt: 1}, 1: {Host: "b", Attempt: 0},
 			}}}, nil
-		}
+		})
 		w.lose()
 		if <-w.ended; w.err != nil || w.end.Report != ok {
 			t.Fatalf("%+v, %v", w.end, w.err)
@@ -110,9 +111,9 @@ func TestSession_ARunThatWasLostBeforeItsStartHasNotStarted(t *testing.T) {
 		w := newWorld(t, "a")
 		w.launch()
 		synctest.Wait()
-		w.reach.open = func() (*Live, error) {
+		w.reach.finds(func() (*Live, error) {
 			return &Live{Host: &agent{}, State: event.State{Report: &report.Report{}}}, nil
-		}
+		})
 		w.lose()
 		w.fails(report.ExitUnreachable, "lost the connection to a before the start", "nothing was started")
 	})
@@ -153,13 +154,13 @@ func TestSession_ACoordinatorThatDoesNotAnswerIsGivenUpAfterTheLease(t *testing.
 		w.begin()
 		synctest.Wait()
 		began := time.Now()
-		w.reach.open = func() (*Live, error) {
+		w.reach.finds(func() (*Live, error) {
 			if took := time.Since(began); took < w.spec.Run.Lease+silenceMargin {
 				t.Errorf("it is given up after %v", took)
 			}
 			return nil, &MuteError{w.spec.Run, &SilentError{15 * time.Second}}
-		}
-		w.link.mute = true
+		})
+		w.link.mute.Store(true)
 		w.agents[1].end(nil)
 		w.fails(report.ExitUnreachable, "the coordinator of run job-1 on a does not answer (for 15s)", "workers have ended on b; not seen to end on a")
 	})

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -111,9 +112,9 @@ func (w *world) returns() *link {
 	if w.next = next; w.link.isBroken() {
 		w.link = next
 	}
-	w.reach.open = func() (*Live, error) {
+	w.reach.finds(func() (*Live, error) {
 		return &Live{Host: &agent{name: "again", over: make(chan struct{})}, Control: next.client()}, nil
-	}
+	})
 	return next
 }
 
@@ -148,7 +149,7 @@ type link struct {
 	events chan *pb.WatchEvent // closed: the run is over
 	output chan *pb.LogChunk
 	broken chan struct{}
-	mute   bool
+	mute   atomic.Bool
 	seq    uint64
 
 	mu       sync.Mutex
@@ -200,7 +201,7 @@ func (l *link) Logs(ctx context.Context, in *pb.LogsRequest, _ ...grpc.CallOptio
 }
 
 func (l *link) Beat(ctx context.Context, _ *pb.BeatRequest, _ ...grpc.CallOption) (*pb.BeatReply, error) {
-	if l.mute {
+	if l.mute.Load() {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -297,15 +298,27 @@ func (a *agent) Start(_ context.Context, launch remote.Launch) (*remote.Process,
 // reach finds the run again as a test has it.
 type reach struct {
 	screen *screen
+
+	mu     sync.Mutex
 	opens  int
 	open   func() (*Live, error)
 	state  event.State
 	pieces map[string][]string
 }
 
+// finds changes what is found while a session may be looking.
+func (r *reach) finds(open func() (*Live, error)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open = open
+}
+
 func (r *reach) Open(context.Context) (*Live, error) {
+	r.mu.Lock()
 	r.opens++
-	return r.open()
+	open := r.open
+	r.mu.Unlock()
+	return open()
 }
 
 func (r *reach) State(context.Context) (event.State, error) { return r.state, nil }
