@@ -33,14 +33,14 @@ release:
 	@$(MAKE) build PLATFORMS="linux/amd64 linux/arm64"
 
 ## make test     all tests, and first what they need (as root: Debian packages)
-# First what computes, then what waits for real processes and hosts: those packages wait for most
-# of their time, so three run at once.
-WAITING := /launcher/(endtoend|faulttest|gpucheck|remote|testbed|torchtest)$$
+# One package after the other where tests wait for real processes and count seconds; those
+# that mostly wait go two at a time.
+COUNTING := /launcher/(endtoend|faulttest|testbed|remote)$$
 test: deps build
 	@go build -o bin/tools/ ./cmd/gotest
 	@CGO_ENABLED=1 bin/tools/gotest -count=1 $(filter ./plugins/% ./cmd/%,$(CGO_PACKAGES))
-	@bin/tools/gotest -count=1 -p 2 -timeout 10m $$(go list ./... | grep -vE '$(WAITING)')
-	@MUSTER_BINARY=$(CURDIR)/bin/muster bin/tools/gotest -count=1 -p 3 -timeout 15m $$(go list ./... | grep -E '$(WAITING)')
+	@MUSTER_BINARY=$(CURDIR)/bin/muster bin/tools/gotest -count=1 -p 2 -timeout 10m $$(go list ./... | grep -vE '$(COUNTING)')
+	@MUSTER_BINARY=$(CURDIR)/bin/muster bin/tools/gotest -count=1 -p 1 -timeout 15m $$(go list ./... | grep -E '$(COUNTING)')
 
 ## make chaos    500 seeds of faults for gangs and 100 for tasks (root; half an hour)
 SEEDS      ?= 500

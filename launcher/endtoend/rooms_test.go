@@ -30,8 +30,11 @@ var started struct {
 // parallel are the tests that run beside others by now.
 var parallel sync.Map
 
-// serial are tests that measure time, or load the machine, so that they run alone.
-var serial = map[string]bool{}
+// serial are tests that run alone, since what they do to the machine shows in others.
+var serial = map[string]bool{
+	// The kernel counts its kills for want of memory for the whole machine.
+	"TestAKillIsOutOfMemoryOnlyWhereTheKernelCountedOne": true,
+}
 
 // borrow returns the test's bed of this room, the same one each time. The test runs beside
 // others from the first call on, unless it is listed in serial.
